@@ -63,10 +63,6 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await response.json()) as T;
 }
 
-export async function getText(path: string, signal?: AbortSignal): Promise<string> {
-  return (await request("GET", path, signal ? { signal } : {})).text();
-}
-
 export async function put(path: string, body: unknown): Promise<void> {
   await request("PUT", path, { body });
 }

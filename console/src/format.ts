@@ -101,16 +101,6 @@ export function plural(count: number, one: string, many = `${one}s`): string {
   return `${whole(count)} ${count === 1 ? one : many}`;
 }
 
-/** Indented JSON; other text unchanged. */
-export function pretty(text: string): string {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? JSON.stringify(value, null, 2) : text;
-  } catch {
-    return text;
-  }
-}
-
 /** The value of an argument as typed into a field: numbers, booleans, JSON or text. */
 export function typed(text: string): unknown {
   const given = text.trim();

@@ -11,7 +11,13 @@ interface Entry {
 }
 
 const GROUPS: [string, Entry[]][] = [
-  ["", [{ id: "", label: "Overview" }]],
+  [
+    "",
+    [
+      { id: "", label: "Overview" },
+      { id: "map", label: "Map" },
+    ],
+  ],
   [
     "Clients",
     [

@@ -40,49 +40,6 @@ export function aligned(series: readonly (readonly Point[])[]): (number | null)[
   return [ordered.map((at) => at / 1000), ...columns];
 }
 
-// -- Prometheus text ------------------------------------------------------------------------------
-
-export interface Buckets {
-  bounds: number[];
-  counts: number[]; // cumulative
-}
-
-/** The buckets of one histogram without other labels. */
-export function bucketsOf(text: string, name: string): Buckets | null {
-  const found: [number, number][] = [];
-  const start = `${name}_bucket{`;
-  for (const line of text.split("\n")) {
-    if (!line.startsWith(start)) continue;
-    const match = /le="([^"]+)"[^}]*\}\s+(\S+)/.exec(line);
-    if (match) found.push([match[1] === "+Inf" ? Infinity : Number(match[1]), Number(match[2])]);
-  }
-  if (found.length === 0) return null;
-  found.sort(([a], [b]) => a - b);
-  return { bounds: found.map(([bound]) => bound), counts: found.map(([, count]) => count) };
-}
-
-/** The counts between two scrapes. */
-export function between(before: Buckets, after: Buckets): Buckets {
-  const same = before.counts.length === after.counts.length;
-  const last = after.counts.length - 1;
-  if (!same || after.counts[last] < before.counts[last]) return after;
-  return { bounds: after.bounds, counts: after.counts.map((n, i) => n - before.counts[i]) };
-}
-
-/** A quantile, linear inside its bucket; null without samples. */
-export function quantile(buckets: Buckets, share: number): number | null {
-  const total = buckets.counts[buckets.counts.length - 1] ?? 0;
-  if (total <= 0) return null;
-  const wanted = share * total;
-  const index = buckets.counts.findIndex((count) => count >= wanted);
-  const upper = buckets.bounds[index];
-  const lower = index > 0 ? buckets.bounds[index - 1] : 0;
-  if (upper === Infinity) return lower;
-  const below = index > 0 ? buckets.counts[index - 1] : 0;
-  const inside = buckets.counts[index] - below;
-  return inside > 0 ? lower + ((upper - lower) * (wanted - below)) / inside : upper;
-}
-
 /** Appends points and drops those older than `age` ms. */
 export function appendRecent(
   points: readonly Point[],

@@ -45,6 +45,10 @@ export interface Node {
   fd_total: number;
   db_dir?: string;
   os_pid?: string;
+  mem_used_details?: Details;
+  disk_free_details?: Details;
+  confirm_p50_us_details?: Details;
+  confirm_p99_us_details?: Details;
 }
 
 export interface Queue {
@@ -81,7 +85,15 @@ export interface Consumer {
   exclusive: boolean;
   prefetch_count: number;
   unacknowledged?: number;
-  channel_details: { name?: string; connection_name?: string; user?: string; peer_host?: string };
+  channel_details: {
+    name?: string;
+    connection_name?: string;
+    user?: string;
+    peer_host?: string;
+    user_provided_name?: string | null;
+    client?: string;
+    connected_at?: number;
+  };
   queue: { name: string; vhost: string };
 }
 
@@ -126,6 +138,7 @@ export interface Connection {
   frame_max?: number;
   channel_max?: number;
   client_properties?: Json;
+  publishes_to?: { exchange: string; routing_key: string }[];
   recv_oct: number;
   send_oct: number;
   send_pend?: number;

@@ -8,7 +8,6 @@ import {
   duration,
   latency,
   moment,
-  pretty,
   rate,
   shortened,
   singular,
@@ -71,12 +70,6 @@ test("typed values become numbers, booleans or JSON only if they are", () => {
   assert.equal(typed("007"), "007");
   assert.equal(typed("[broken"), "[broken");
   assert.equal(typed("drop-head"), "drop-head");
-});
-
-test("only objects and arrays are indented", () => {
-  assert.equal(pretty('{"a":1}'), '{\n  "a": 1\n}');
-  assert.equal(pretty("12345678901234567890"), "12345678901234567890");
-  assert.equal(pretty("plain"), "plain");
 });
 
 test("singular and plural nouns", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { lagForecast, trendOf } from "../src/lag";
-import { aligned, appendRecent, between, bucketsOf, quantile, ratesOf } from "../src/series";
+import { aligned, appendRecent, ratesOf } from "../src/series";
 
 const samples = (...values: number[]) =>
   values.map((sample, index) => ({ sample, timestamp: 100_000 - index * 5000 }));
@@ -41,31 +41,6 @@ test("old points are dropped and late points are ignored", () => {
     appendRecent(points, [{ at: 50, value: 9 }], 60).map((one) => one.value),
     [1, 2],
   );
-});
-
-const TEXT = `# TYPE x_seconds histogram
-x_seconds_bucket{le="0.001"} 50.0
-x_seconds_bucket{le="0.01"} 90.0
-x_seconds_bucket{le="+Inf"} 100.0
-x_seconds_count 100.0
-y_seconds_bucket{le="0.001"} 7.0
-`;
-
-test("quantiles are read from Prometheus' text", () => {
-  const buckets = bucketsOf(TEXT, "x_seconds");
-  assert.ok(buckets);
-  assert.equal(quantile(buckets, 0.5), 0.001);
-  assert.equal(quantile(buckets, 0.25), 0.0005);
-  assert.equal(quantile(buckets, 0.99), 0.01, "beyond the last bound it is the last bound");
-  assert.equal(bucketsOf(TEXT, "z_seconds"), null);
-});
-
-test("only counts between two scrapes are used", () => {
-  const first = { bounds: [1, Infinity], counts: [10, 10] };
-  assert.equal(quantile(between(first, first), 0.5), null);
-  assert.deepEqual(between(first, { bounds: [1, Infinity], counts: [10, 14] }).counts, [0, 4]);
-  const restarted = { bounds: [1, Infinity], counts: [2, 3] };
-  assert.deepEqual(between(first, restarted), restarted);
 });
 
 test("the forecast of a group's lag follows its trend", () => {

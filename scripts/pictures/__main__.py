@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+from headrace import topics
 from headrace.demo.broker import DemoBroker, environment
 from pictures import diagrams, screens, terminal
 
@@ -49,6 +50,9 @@ def take_screens(seconds: float, names: list[str]) -> None:
     broker = DemoBroker()
     started: list[subprocess.Popen[bytes]] = []
     try:
+        with topics.open(broker.native_url) as store:
+            for name in ("visits", "page_totals"):
+                store.create(name)
         started = [start(command, broker) for command in programs(broker)]
         time.sleep(seconds)
         screens.take(broker.page_url, EVERYTHING, COMMITTED, names)
@@ -66,7 +70,7 @@ def programs(broker: DemoBroker) -> list[list[str]]:
     file.write_text(PIPELINE)
     return [
         [sys.executable, "-m", "pictures.traffic", broker.url, broker.native_url],
-        [*headrace, "pipeline", "run", str(file), "--url", broker.native_url],
+        [*headrace, "pipeline", "run", str(file), "--state-dir", str(broker.directory / "state")],
     ]
 
 
@@ -94,6 +98,7 @@ mode = "update"
 def start(command: list[str], broker: DemoBroker) -> subprocess.Popen[bytes]:
     here = environment()
     here["PYTHONPATH"] += f":{ROOT / 'scripts'}"
+    here["HEADRACE_URL"] = broker.native_url
     with (broker.directory / "programs.txt").open("ab") as output:
         return subprocess.Popen(command, env=here, stdout=output, stderr=output)
 

@@ -14,6 +14,7 @@ WIDTHS = {1440: 900, 390: 844}
 # name of the picture, address, widths that are committed
 SCREENS: dict[str, tuple[str, tuple[int, ...]]] = {
     "overview": ("", (1440, 390)),
+    "map": ("map", (1440,)),
     "queues": ("queues", (1440, 390)),
     "queue": (f"queues/{quote('/', safe='')}/orders", (1440,)),
     "message": (f"queues/{quote('/', safe='')}/celery?tab=messages", (1440,)),
@@ -74,6 +75,7 @@ def _login(page: Page, url: str) -> None:
 def _shoot(page: Page, url: str, name: str) -> bytes:
     page.goto(url)
     page.wait_for_load_state("networkidle")
+    page.mouse.move(1, 1)  # nothing is highlighted
     page.wait_for_timeout(1500)  # charts are drawn, rates are there
     if name == "message":
         page.locator("button.message-line").first.click()

@@ -29,8 +29,8 @@ PUBLISHERS = (
 )
 # name of the program, queue, prefetch, seconds per message, share that is rejected
 CONSUMERS = (
-    ("order-worker-1", "orders", 50, 0.004, 0.0),
-    ("order-worker-2", "orders", 50, 0.005, 0.0),
+    ("order-worker-1", "orders", 50, 0.0032, 0.0),
+    ("order-worker-2", "orders", 50, 0.0036, 0.0),
     ("payment-worker", "payments", 20, 0.005, 0.02),
     ("mailer", "email", 10, 0.016, 0.004),
     ("celery@worker-1", "celery", 4, 0.09, 0.0),
@@ -50,7 +50,6 @@ def declare(channel: pika.channel.Channel) -> None:
     channel.queue_declare("audit", durable=True, arguments={"x-max-length": 5000})
     channel.queue_bind("audit", "shop", "#")
     channel.queue_declare("celery", durable=True)
-    channel.queue_declare("clicks", durable=True)
 
 
 def connect(url: str, name: str) -> pika.BlockingConnection:
@@ -131,7 +130,6 @@ def consume(
 def visits(url: str) -> None:
     """A topic, and a group that is a little behind."""
     with topics.open(url) as store:
-        store.create("visits")
         producer = store.producer("visits", token="web-shop")
         readers = [store.consumer("visits", token=f"stats-{n}", group="stats") for n in (1, 2)]
         slow = store.consumer("visits", token="fraud-1", group="fraud-check")

@@ -79,8 +79,6 @@ def test_programs_in_several_terminals_print_what_the_page_shows(
     page: Path, tmp_path: Path, start_broker: Callable[..., Broker]
 ) -> None:
     broker = start(page, tmp_path, start_broker)
-    for program in tmp_path.glob("*.py"):
-        program.write_text(redirect(program.read_text("utf-8"), broker.ports), "utf-8")
     for scene in doc_pages.scenes(page):
         terminals = Terminals(tmp_path, environment())
         try:
@@ -134,9 +132,12 @@ def start(page: Path, directory: Path, start_broker: Callable[..., Broker]) -> B
     """The page's own broker, after its files are written and its preparations made."""
     prepare(page, directory)
     names = doc_pages.flags(page)
-    return start_broker(
+    broker = start_broker(
         *(str(directory / one) if (directory / one).exists() else one for one in names)
     )
+    for program in directory.glob("*.py"):
+        program.write_text(redirect(program.read_text("utf-8"), broker.ports), "utf-8")
+    return broker
 
 
 def prepare(page: Path, directory: Path) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,8 +28,10 @@ README, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
 DOCS = ROOT / "docs"
 GENERATED = "<!-- Written by scripts/gen_docs.py"
 
+# In tabs of the site (`=== "pika"`) blocks are indented.
 _FENCE = re.compile(
-    r"^(?:<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
+    r"^(?: *<!-- (?P<note>[^\n]*?) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
+    re.M | re.S,
 )
 _SERVE = re.compile(r"^<!-- serve: (.*?) -->$", re.M)
 _HEADING = re.compile(r"^(#+) (.+)$", re.M)
@@ -79,7 +82,7 @@ def blocks(page: Path) -> list[Block]:
     return [
         Block(
             match["language"],
-            match["text"],
+            textwrap.dedent(match["text"]),
             match["note"] or "",
             text.count("\n", 0, match.start("text")) + 1,
         )

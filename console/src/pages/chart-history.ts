@@ -2,18 +2,9 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import { get, getText } from "../api";
-import { repeat } from "../poll";
-import {
-  appendRecent,
-  type Buckets,
-  between,
-  bucketsOf,
-  lengthsOf,
-  type Point,
-  quantile,
-  ratesOf,
-} from "../series";
+import { get } from "../api";
+import { repeat, usePoll } from "../poll";
+import { appendRecent, lengthsOf, type Point, ratesOf } from "../series";
 import { type Node, type Overview, rateOf, samplesOf } from "../types";
 import { url } from "../urls";
 
@@ -95,81 +86,33 @@ function extended(series: Histories, response: Overview, age: number): Histories
   return found;
 }
 
-// -- values without a history in the broker ----------------------------------------------------------
-
-const HOUR = 3_600_000;
-// Kept while the page is open.
-const memory = {
-  used: [] as Point[],
-  free: [] as Point[],
-  middle: [] as Point[],
-  high: [] as Point[],
-  buckets: null as Buckets | null,
-};
-
-function recent(points: readonly Point[], age: number): Point[] {
-  const since = Date.now() - age * 1000;
-  return points.filter((point) => point.at >= since);
-}
+// -- the machine -----------------------------------------------------------------------------------
 
 export interface NodeHistory {
   node: Node | undefined;
   memory: Point[];
   disk: Point[];
+  median: Point[]; // confirm latency, seconds
+  high: Point[];
 }
 
-const NODE_FIELDS =
-  "uptime,mem_used,mem_limit,mem_alarm,disk_free,disk_free_limit,disk_free_alarm,fd_used,fd_total," +
-  "db_dir,os_pid";
+const SERIES = ["mem_used", "disk_free", "confirm_p50_us", "confirm_p99_us"] as const;
+const NODE_FIELDS = [
+  "uptime,mem_limit,mem_alarm,disk_free_limit,disk_free_alarm,fd_used,fd_total,db_dir,os_pid",
+  ...SERIES.flatMap((name) => [name, `${name}_details`]),
+].join(",");
 
-/** Memory and disk since the page was opened. */
+/** Memory, disk and confirm latency, `age` seconds back. */
 export function useNodeHistory(age: number): NodeHistory {
-  const [node, setNode] = useState<Node>();
-  useEffect(() => {
-    const poll = async (signal: AbortSignal): Promise<boolean> => {
-      try {
-        const [response] = await get<Node[]>(url(["nodes"], { columns: NODE_FIELDS }), signal);
-        if (!response) return true;
-        const at = Date.now();
-        memory.used = appendRecent(memory.used, [{ at, value: response.mem_used }], HOUR);
-        memory.free = appendRecent(memory.free, [{ at, value: response.disk_free }], HOUR);
-        if (!signal.aborted) setNode(response);
-        return true;
-      } catch {
-        return signal.aborted;
-      }
-    };
-    const repeated = repeat(poll, EVERY);
-    return () => repeated.stop();
-  }, []);
-  return { node, memory: recent(memory.used, age), disk: recent(memory.free, age) };
-}
-
-/** Quantiles of the confirm latency between two scrapes of /metrics. */
-export function useLatency(age: number): { middle: Point[]; high: Point[] } {
-  const [, redraw] = useState(0);
-  useEffect(() => {
-    const poll = async (signal: AbortSignal): Promise<boolean> => {
-      try {
-        const text = await getText("/metrics", signal);
-        recordLatency(bucketsOf(text, "headrace_confirm_latency_seconds"), Date.now());
-        if (!signal.aborted) redraw((count) => count + 1);
-        return true;
-      } catch {
-        return signal.aborted;
-      }
-    };
-    const repeated = repeat(poll, 2 * EVERY);
-    return () => repeated.stop();
-  }, []);
-  return { middle: recent(memory.middle, age), high: recent(memory.high, age) };
-}
-
-function recordLatency(buckets: Buckets | null, at: number): void {
-  if (!buckets) return;
-  // The first scrape covers everything since the start of the broker.
-  const seen = memory.buckets ? between(memory.buckets, buckets) : buckets;
-  memory.buckets = buckets;
-  memory.middle = appendRecent(memory.middle, [{ at, value: quantile(seen, 0.5) }], HOUR);
-  memory.high = appendRecent(memory.high, [{ at, value: quantile(seen, 0.99) }], HOUR);
+  const step = stepOf(age);
+  const window = { node_stats_age: age, node_stats_incr: step, samples: "known" };
+  const { data } = usePoll<Node[]>(url(["nodes"], { columns: NODE_FIELDS, ...window }), EVERY);
+  const node = data?.[0];
+  const [memory, disk, median, high] = SERIES.map((name) =>
+    lengthsOf(node?.[`${name}_details`]?.samples ?? []),
+  );
+  // No confirm between two samples: a gap, not a latency of zero.
+  const seconds = (points: Point[]): Point[] =>
+    points.map(({ at, value }) => ({ at, value: value ? value / 1e6 : null }));
+  return { node, memory, disk, median: seconds(median), high: seconds(high) };
 }

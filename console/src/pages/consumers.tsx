@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { whole } from "../format";
+import { ago, whole } from "../format";
 import type { Consumer } from "../types";
 import { Badge, Empty, Rows } from "../ui/basics";
 import { QueueLink } from "../ui/links";
@@ -13,6 +13,21 @@ const ACTIVITY: Record<string, string> = {
   single_active: "single active",
   waiting: "waiting",
 };
+
+/** Which program holds the messages: its name or host, its client library, its channel. */
+function Holder(props: { details: Consumer["channel_details"] }): JSX.Element {
+  const { name = "", user_provided_name, peer_host, client, user } = props.details;
+  return (
+    <>
+      <a href={link(["channels", name])} title={name}>
+        {user_provided_name || name}
+      </a>
+      <span class="sub">
+        {[`${user ?? ""}@${peer_host ?? ""}`, client].filter(Boolean).join(", ")}
+      </span>
+    </>
+  );
+}
 
 export function ConsumerRows(props: { rows: Consumer[]; queue?: boolean }): JSX.Element {
   if (props.rows.length === 0) {
@@ -29,7 +44,8 @@ export function ConsumerRows(props: { rows: Consumer[]; queue?: boolean }): JSX.
       label="Consumers"
       head={[
         "Consumer",
-        props.queue ? "Queue" : "Channel",
+        props.queue ? "Queue" : "Program",
+        ["Connected", "low"],
         ["Acks", "low"],
         ["Prefetch", "num"],
         ["Unacked", "num"],
@@ -42,10 +58,9 @@ export function ConsumerRows(props: { rows: Consumer[]; queue?: boolean }): JSX.
         props.queue ? (
           <QueueLink vhost={one.queue.vhost} name={one.queue.name} />
         ) : (
-          <a href={link(["channels", one.channel_details.name ?? ""])}>
-            {one.channel_details.name}
-          </a>
+          <Holder details={one.channel_details} />
         ),
+        ago(one.channel_details.connected_at, Date.now()),
         one.ack_required ? "manual" : "automatic",
         one.prefetch_count ? whole(one.prefetch_count) : "unlimited",
         whole(one.unacknowledged),

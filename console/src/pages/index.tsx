@@ -15,6 +15,7 @@ import { ExchangesPage } from "./exchanges";
 import { FindPage } from "./find";
 import { GroupPage, GroupsPage } from "./groups";
 import { LimitsPage } from "./limits";
+import { MapPage } from "./map";
 import { OverviewPage } from "./overview";
 import { PipelinesPage } from "./pipelines";
 import { PoliciesPage } from "./policies";
@@ -34,6 +35,7 @@ type PageFactory = (...names: string[]) => ComponentChildren;
 /** By the first part of the address and the number of names after it. */
 const PAGES: Record<string, Record<number, PageFactory>> = {
   "": { 0: () => <OverviewPage /> },
+  map: { 0: () => <MapPage /> },
   connections: {
     0: () => <ConnectionsPage />,
     1: (name) => <ConnectionPage name={name} />,

@@ -10,7 +10,7 @@ import { countOf, type Node, type Overview, rateOf } from "../types";
 import { Badge, Bar, Card, Empty, Facts, Loaded, PageHead, Rows, Stat } from "../ui/basics";
 import { Chart } from "../ui/chart";
 import { link, url } from "../urls";
-import { useLatency, useNodeHistory, useTrafficHistory } from "./chart-history";
+import { useNodeHistory, useTrafficHistory } from "./chart-history";
 
 const SPANS: [string, number][] = [
   ["10 min", 600],
@@ -129,7 +129,6 @@ function Traffic(props: { age: number }): JSX.Element {
 }
 
 function Machine(props: { age: number }): JSX.Element {
-  const slow = useLatency(props.age);
   const polled = useNodeHistory(props.age);
   const node = polled.node;
   return (
@@ -139,10 +138,10 @@ function Machine(props: { age: number }): JSX.Element {
           <Chart
             title="Confirm latency"
             format={latency}
-            nothing="No messages confirmed since this page was opened."
+            nothing="No persistent messages were confirmed in this time."
             series={[
-              { label: "median", color: "--c1", points: slow.middle },
-              { label: "p99", color: "--c5", points: slow.high },
+              { label: "median", color: "--c1", points: polled.median },
+              { label: "p99", color: "--c5", points: polled.high },
             ]}
           />
         </Card>

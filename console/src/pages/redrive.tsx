@@ -1,10 +1,10 @@
 /** Redrive of dead letters: one message first, then the rest. */
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { post } from "../api";
-import { plural, whole } from "../format";
+import { duration, plural, whole } from "../format";
 import { useAddress } from "../navigation";
 import { usePoll } from "../poll";
 import type { Browsed, DeadGroup, Json, Message, Queue } from "../types";
@@ -17,6 +17,11 @@ import { useNames } from "../ui/vhost-field";
 import { exchangePart, link, url } from "../urls";
 import { Reason, redriveLink } from "./deadletters";
 import { type Moved, notifyMoved } from "./move";
+
+const MOST = 10_000; // messages in one request
+
+const pause = (ms: number): Promise<void> =>
+  new Promise((done) => setTimeout(done, Math.max(0, ms)));
 
 interface Destination {
   kind: string; // origin, queue or exchange
@@ -303,26 +308,48 @@ function Outcome(props: {
   const left = here.data?.messages_ready ?? result.left;
   // The count of a group covers the scanned messages only; there may be more.
   const others = props.cause ? (props.group?.count ?? 0) : left;
+  const [speed, setSpeed] = useState("100");
+  const [sending, setSending] = useState<{ sent: number; total: number } | null>(null);
+  const stopped = useRef(false);
+  useEffect(() => {
+    stopped.current = false;
+    return () => {
+      stopped.current = true;
+    };
+  }, []);
+  const perSecond = Math.max(1, Math.min(MOST, Number.parseInt(speed, 10) || 1));
   const sendRemaining = async (): Promise<void> => {
     const sure = await confirmAction({
       title: "Send the remaining messages?",
-      text: `Sends ${plural(others, "message")} ${describe(destination)}.`,
+      text: `Sends ${plural(others, "message")} ${describe(destination)}, at most ${plural(perSecond, "message")} per second: about ${duration(others / perSecond)}.`,
       action: `Send ${whole(others)}`,
     });
     if (!sure) return;
+    stopped.current = false;
+    const total = { moved: 0 };
     await attempt(async () => {
-      const body = {
-        destination: destinationBody(destination),
-        count: others,
-        drop_history: destination.dropHistory,
-        cause: props.cause,
-      };
-      const moved = await post<Moved>(url(["queues", props.vhost, props.name, "move"]), body);
-      notifyMoved(moved);
-      setExpected(moved.left);
-      here.refresh();
-      props.onDone();
+      while (total.moved < others && !stopped.current) {
+        const began = Date.now();
+        const moved = await post<Moved>(url(["queues", props.vhost, props.name, "move"]), {
+          destination: destinationBody(destination),
+          count: Math.min(perSecond, others - total.moved),
+          drop_history: destination.dropHistory,
+          cause: props.cause,
+        });
+        total.moved += moved.moved;
+        setSending({ sent: total.moved, total: others });
+        setExpected(moved.left);
+        if (moved.moved === 0 || moved.stopped) {
+          notifyMoved({ ...moved, moved: total.moved });
+          return;
+        }
+        if (total.moved < others) await pause(1000 - (Date.now() - began));
+        else notifyMoved({ ...moved, moved: total.moved });
+      }
     });
+    setSending(null);
+    here.refresh();
+    props.onDone();
   };
   return (
     <Card title="First message sent">
@@ -349,14 +376,45 @@ function Outcome(props: {
           <button type="button" onClick={props.onAgain}>
             Show next message
           </button>
-          <button
-            type="button"
-            class="primary"
-            disabled={others === 0}
-            onClick={() => void sendRemaining()}
-          >
-            Send remaining {whole(others)}…
-          </button>
+          {sending === null ? (
+            <>
+              <button
+                type="button"
+                class="primary"
+                disabled={others === 0}
+                onClick={() => void sendRemaining()}
+              >
+                Send remaining {whole(others)}…
+              </button>
+              <label class="row">
+                at most
+                <input
+                  type="number"
+                  min="1"
+                  max={MOST}
+                  aria-label="Messages per second"
+                  value={speed}
+                  onInput={(event) => setSpeed(event.currentTarget.value)}
+                />
+                per second: about {duration(others / perSecond)}
+              </label>
+            </>
+          ) : (
+            <>
+              <span role="status">
+                {whole(sending.sent)} of {whole(sending.total)} sent, about{" "}
+                {duration((sending.total - sending.sent) / perSecond)} left
+              </span>
+              <button
+                type="button"
+                onClick={() => {
+                  stopped.current = true;
+                }}
+              >
+                Stop
+              </button>
+            </>
+          )}
         </div>
       </div>
     </Card>

@@ -3,6 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
+import { download } from "../export";
 import { singular, whole } from "../format";
 import { updateQuery, useAddress } from "../navigation";
 import { usePoll } from "../poll";
@@ -10,6 +11,7 @@ import { useShared, vhost } from "../state";
 import type { Page } from "../types";
 import { url } from "../urls";
 import { Failure, Loading } from "./basics";
+import { attempt } from "./notices";
 
 const SIZE = 50;
 
@@ -47,16 +49,15 @@ export function List<T>(props: Props<T>): JSX.Element {
   const desc = query.desc === "1";
   const within = chosen !== null && !props.global;
   const parts = within ? (props.perVhost?.(chosen) ?? [...props.parts, chosen]) : props.parts;
-  const polled = usePoll<Page<T>>(
-    url(parts, {
-      page,
-      page_size: SIZE,
-      name: query.name,
-      sort: query.sort,
-      sort_reverse: query.sort ? desc : undefined,
-      columns: props.fields,
-    }),
-  );
+  const wanted = {
+    name: query.name,
+    sort: query.sort,
+    sort_reverse: query.sort ? desc : undefined,
+    columns: props.fields,
+  };
+  const polled = usePoll<Page<T>>(url(parts, { page, page_size: SIZE, ...wanted }));
+  const save = (kind: "json" | "csv"): void =>
+    void attempt(() => download(url(parts, wanted), props.label.toLowerCase(), kind));
   useEffect(() => {
     // The page no longer exists.
     if (polled.error?.code === "page_out_of_range" && page > 1) updateQuery({ page: undefined });
@@ -134,6 +135,17 @@ export function List<T>(props: Props<T>): JSX.Element {
         </div>
       )}
       {data && data.page_count > 1 && <Pager page={data.page} pages={data.page_count} />}
+      {rows.length > 0 && (
+        <p class="list-foot muted">
+          Download{" "}
+          <button type="button" class="quiet" onClick={() => save("json")}>
+            .json
+          </button>
+          <button type="button" class="quiet" onClick={() => save("csv")}>
+            .csv
+          </button>
+        </p>
+      )}
     </section>
   );
 }

@@ -3,7 +3,8 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { bytes, exchangeName, moment, pretty, shortened } from "../format";
+import { bytes, exchangeName, moment, shortened } from "../format";
+import { payloadOf, type Task } from "../payload";
 import type { Json, Message } from "../types";
 import { Badge, Facts, Values } from "./basics";
 
@@ -49,14 +50,35 @@ export function MessageList(props: {
 }
 
 function preview(message: Message): string {
-  if (message.payload_encoding === "base64") return "(binary)";
-  return shortened(message.payload.replace(/\s+/g, " "), 200);
+  const { kind, text, task } = payloadOf(message);
+  if (task) return shortened(`${task.name} ${task.args} ${task.kwargs}`, 200);
+  return kind === "binary" ? "(binary)" : shortened(text.replace(/\s+/g, " "), 200);
+}
+
+function TaskFacts(props: { task: Task }): JSX.Element {
+  const { task } = props;
+  return (
+    <div>
+      <h3>Celery task</h3>
+      <Facts
+        rows={[
+          ["Name", <code>{task.name}</code>],
+          ["Arguments", <code>{task.args}</code>],
+          ["Keywords", <code>{task.kwargs}</code>],
+          ["Retries", String(task.retries)],
+          ["ETA", task.eta ?? "as soon as possible"],
+          ["Expires", task.expires ?? "never"],
+          ["Id", <code>{task.id}</code>],
+        ]}
+      />
+    </div>
+  );
 }
 
 export function MessageBody(props: { message: Message; inside?: boolean }): JSX.Element {
   const { message } = props;
   const { headers: _, ...properties } = propertiesOf(message);
-  const shown = message.payload_encoding === "string" ? pretty(message.payload) : message.payload;
+  const payload = payloadOf(message);
   const cut =
     message.payload_encoding === "string"
       ? new TextEncoder().encode(message.payload).length < message.payload_bytes
@@ -64,6 +86,7 @@ export function MessageBody(props: { message: Message; inside?: boolean }): JSX.
   return (
     <div class={props.inside ? "message-body inside" : "message-body"}>
       <div class="stack">
+        {payload.task && <TaskFacts task={payload.task} />}
         <Facts
           rows={[
             ["Exchange", exchangeName(message.exchange)],
@@ -85,11 +108,10 @@ export function MessageBody(props: { message: Message; inside?: boolean }): JSX.
       </div>
       <div>
         <h3>
-          Payload, {bytes(message.payload_bytes)}{" "}
-          {message.payload_encoding === "base64" && <Badge>base64</Badge>}{" "}
+          Payload, {bytes(message.payload_bytes)} <Badge>{payload.kind}</Badge>{" "}
           {cut && <Badge tone="warn">truncated</Badge>}
         </h3>
-        <pre class="payload">{shown}</pre>
+        <pre class="payload">{payload.text}</pre>
       </div>
     </div>
   );

@@ -86,11 +86,14 @@ class Alarms:
                 logger.error("alarm: cannot check memory and disk: %s", error)
             self._is_blind = True
 
+    def measured(self) -> tuple[int, int]:
+        """Memory used and disk space free, now."""
+        return resident_bytes(), free_bytes(self._directory)
+
     def check(self) -> None:
         """Look once. A memory alarm ends only well below the limit, so that it does not flicker."""
-        used = resident_bytes()
+        used, free = self.measured()
         limit = self.memory_limit * 0.95 if self.memory else self.memory_limit
-        free = free_bytes(self._directory)
         memory, disk = used > limit, self._disk_full or free < self.disk_free_limit
         if (memory, disk) == (self.memory, self.disk):
             return

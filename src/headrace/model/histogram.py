@@ -24,6 +24,13 @@ class Histogram:
         self.count += 1
         self.total += value
 
+    def since(self, before: Sequence[int]) -> Histogram:
+        """What was observed after its `counts` were ``before``; without the total."""
+        found = Histogram(self.bounds)
+        found.counts = [new - old for new, old in zip(self.counts, before, strict=True)]
+        found.count = sum(found.counts)
+        return found
+
     def cumulative(self) -> list[tuple[float, int]]:
         """How many were at most each bound; the last bound is infinity."""
         shown: list[tuple[float, int]] = []
@@ -40,3 +47,12 @@ class Histogram:
             if count and count >= wanted:
                 return bound
         return 0.0
+
+    def interpolated(self, share: float) -> float:
+        """The quantile, linear inside its bucket; above all bounds, the last bound."""
+        lower, below, wanted = 0.0, 0, share * self.count
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            if count and below + count >= wanted:
+                return lower + (bound - lower) * (wanted - below) / count
+            lower, below = bound, below + count
+        return lower if self.count else 0.0

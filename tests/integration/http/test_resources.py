@@ -84,6 +84,9 @@ def test_a_channel_and_its_consumer_are_described(
     [consumer] = [one for one in api.get("/api/consumers/%2F") if one["queue"]["name"] == queue]
     assert (consumer["consumer_tag"], consumer["ack_required"]) == ("me", True)
     assert consumer["channel_details"]["name"] == row["name"]
+    assert consumer["channel_details"]["client"].startswith("Pika Python Client Library")
+    assert consumer["channel_details"]["connected_at"] > 1_600_000_000_000
+    assert own(api, channel)["publishes_to"] == [{"exchange": "", "routing_key": queue}]
     detail = api.get(f"/api/queues/%2F/{queue}")
     assert [one["consumer_tag"] for one in detail["consumer_details"]] == ["me"]
     assert detail["message_stats"]["deliver"] == 3
@@ -276,3 +279,20 @@ def test_an_unknown_path_and_method_are_refused(api: Api) -> None:
     assert api.get("/api/nope", 404)["error"] == "Object Not Found"
     assert api.call("POST", "/api/overview", {}).status_code == 405
     assert api.call("HEAD", "/api/overview").status_code == 200
+
+
+def test_the_node_has_a_history_of_memory_disk_and_confirms(
+    api: Api, channel: BlockingChannel, queue: str
+) -> None:
+    channel.confirm_delivery()
+    persistent = pika.BasicProperties(delivery_mode=2)
+    channel.basic_publish("", queue, b"x", persistent)
+
+    def samples() -> Json:
+        [row] = api.get("/api/nodes?node_stats_age=60&node_stats_incr=5&samples=known")
+        return row if row["mem_used_details"]["samples"] else {}
+
+    row = wait_for(samples)
+    assert row["mem_used_details"]["samples"][0]["sample"] > 1_000_000
+    assert row["disk_free_details"]["samples"][0]["sample"] > 1_000_000
+    assert {"confirm_p50_us", "confirm_p99_us"} <= row.keys()

@@ -71,6 +71,10 @@ class Publisher:
         self._inspection = PublishInspection(session)
         self._epoch = -1
 
+    def routes(self) -> list[Route]:
+        """Routes of recent publishes."""
+        return [one.route for one in self._routes.values()]
+
     def publish(
         self,
         channel: Channel,

@@ -48,6 +48,8 @@ class Sampler:
         self._changed: dict[object, int] = {}  # since when the last values are what they are
         self._noted_at = 0  # when the singles were noted last
         self.totals: deque[Sample] = deque(maxlen=TOTALS_KEPT)
+        self.node: deque[Sample] = deque(maxlen=TOTALS_KEPT)
+        self._confirms: list[int] = []  # counts of the histogram of confirms at the last sample
         self._vhosts: dict[object, deque[Sample]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -96,7 +98,20 @@ class Sampler:
         self._vhosts = vhosts
         sums = [history[-1][1] for history in vhosts.values()]
         self.totals.append((now, stats.broker_values(broker, sums)))
+        self.node.append((now, self._node_values()))
         await self._note_singles(now)
+
+    def _node_values(self) -> stats.Values:
+        broker = self._broker
+        memory, disk = broker.alarms.measured()
+        log = broker.storage.log
+        if log is None:
+            return memory, disk, 0, 0
+        confirms = log.timings.confirm
+        before = self._confirms or [0] * len(confirms.counts)
+        recent = confirms.since(before)
+        self._confirms = list(confirms.counts)
+        return memory, disk, *(int(recent.interpolated(share) * 1e6) for share in (0.5, 0.99))
 
     async def _note_singles(self, now: int) -> None:
         keep = SINGLES_KEPT if self._now() <= self._watched_until else UNWATCHED_KEPT

@@ -33,6 +33,7 @@ CHURN = ("connection_created", "connection_closed", "channel_created", "channel_
 QUEUE = (*QUEUE_LENGTHS, *QUEUE_MESSAGES)
 VHOST = (*QUEUE_LENGTHS, *VHOST_MESSAGES, *VHOST_OCTETS)
 BROKER = (*VHOST, *CHURN)
+NODE = ("mem_used", "disk_free", "confirm_p50_us", "confirm_p99_us")
 EXCHANGE = EXCHANGE_MESSAGES
 CONNECTION = VHOST_OCTETS
 CHANNEL = CHANNEL_MESSAGES

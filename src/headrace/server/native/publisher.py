@@ -64,6 +64,10 @@ class Publisher:
         self._routes: BoundedCache[tuple[str, str], ResolvedRoute] = BoundedCache(MAX_CACHED)
         self._epoch = -1
 
+    def routes(self) -> list[Route]:
+        """Routes of recent publishes."""
+        return [one.route for one in self._routes.values()]
+
     def publish(self, request: Request, reply_name: str | None) -> PublishedCounts:
         """Take the messages of a request."""
         vhost = self._session.open_vhost

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from headrace.model.histogram import Histogram
 from headrace.server.http.sampler import (
     MAX_SAMPLES,
     Sampler,
@@ -114,3 +116,21 @@ def test_a_failure_is_logged_and_sampling_continues(
     asyncio.run(work())
 
     assert caplog.messages == ["counters could not be noted: rates are old until the next try"]
+
+
+def test_confirm_latencies_are_those_since_the_last_sample() -> None:
+    confirms = Histogram()
+    log = SimpleNamespace(timings=SimpleNamespace(confirm=confirms))
+    broker = SimpleNamespace(
+        alarms=SimpleNamespace(measured=lambda: (100, 2000)), storage=SimpleNamespace(log=log)
+    )
+    sampler = Sampler(cast(Any, broker))
+    assert sampler._node_values() == (100, 2000, 0, 0)
+    for _ in range(10):
+        confirms.observe(0.0009)
+    memory, disk, median, high = sampler._node_values()
+    assert (memory, disk) == (100, 2000)
+    assert 500 <= median <= high <= 1000
+    confirms.observe(0.2)
+    assert sampler._node_values()[2] > 100_000
+    assert sampler._node_values()[2:] == (0, 0)

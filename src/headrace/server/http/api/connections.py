@@ -14,6 +14,7 @@ from headrace.server.http.sampler import details, window_of
 
 DEFAULT_REASON = "Closed via management plugin"
 MAX_REASON = 200
+MAX_ROUTES = 20
 
 
 def _state(session: BaseSession) -> str:
@@ -24,14 +25,28 @@ def _state(session: BaseSession) -> str:
     return "flow" if session.transport.is_paused else "running"
 
 
-def _client_properties(session: BaseSession) -> Mapping[str, object]:
+def client_properties(session: BaseSession) -> Mapping[str, object]:
     properties = getattr(session, "client_properties", {})
     return properties if isinstance(properties, Mapping) else {}
 
 
-def _given_name(session: BaseSession) -> str | None:
-    name = _client_properties(session).get("connection_name")
+def given_name(session: BaseSession) -> str | None:
+    """The name that the client chose for its connection."""
+    name = client_properties(session).get("connection_name")
     return name if isinstance(name, str) else None
+
+
+def client_name(session: BaseSession) -> str:
+    """The client library, its version and platform, as far as it names them."""
+    known = client_properties(session)
+    return " ".join(str(known[key]) for key in ("product", "version", "platform") if known.get(key))
+
+
+def _publishes_to(session: BaseSession) -> object:
+    """Exchanges and keys of recent publishes; None for sessions that do not publish to any."""
+    routes = getattr(getattr(session, "publisher", None), "routes", None)
+    found = routes()[:MAX_ROUTES] if routes is not None else ()
+    return [{"exchange": one.exchange, "routing_key": one.key} for one in found] or None
 
 
 def _fields(call: ApiRequest) -> ListColumns[BaseSession]:
@@ -70,8 +85,9 @@ def _fields(call: ApiRequest) -> ListColumns[BaseSession]:
             "peer_cert_issuer": lambda one: None,
             "peer_cert_validity": lambda one: None,
             "connected_at": lambda one: int(one.connected_at * 1000),
-            "client_properties": _client_properties,
-            "user_provided_name": _given_name,
+            "client_properties": client_properties,
+            "user_provided_name": given_name,
+            "publishes_to": _publishes_to,
             "recv_oct": lambda one: one.received,
             "recv_oct_details": lambda one: octets("recv_oct", one),
             "recv_cnt": lambda one: one.reads,
@@ -80,7 +96,7 @@ def _fields(call: ApiRequest) -> ListColumns[BaseSession]:
             "send_cnt": lambda one: one.writes,
             "send_pend": lambda one: one.transport.unsent(),
         },
-        optional=("user_provided_name",),
+        optional=("user_provided_name", "publishes_to"),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.core.queues.consumer import Consumer
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
+from headrace.server.http.api.connections import client_name, given_name
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed
 from headrace.server.http.replies import Reply
@@ -32,6 +33,9 @@ def _channel_details(consumer: Consumer, management: ManagementContext) -> Row:
         "peer_port": session.transport.peer_port,
         "node": management.node,
         "user": session.user.name,
+        "user_provided_name": given_name(session),
+        "client": client_name(session),
+        "connected_at": int(session.connected_at * 1000),
     }
 
 

@@ -16,7 +16,7 @@ from headrace.server.http.context import ManagementContext
 from headrace.server.http.listing import ListColumns, listed, reduced
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import MONITORING, ApiRoute
-from headrace.server.http.sampler import with_details
+from headrace.server.http.sampler import SampleWindow, window_of, with_details
 
 
 def open_files() -> int:
@@ -74,15 +74,18 @@ def _resources(management: ManagementContext) -> dict[str, object]:
     }
 
 
-def node(management: ManagementContext) -> dict[str, object]:
+def node(management: ManagementContext, window: SampleWindow | None = None) -> dict[str, object]:
+    """Its identity, resources and counters; the history of resources as far as the window goes."""
+    sampler = management.sampler
     values = stats.broker_values(management.broker)
-    history = list(management.sampler.totals)
-    churn = with_details(stats.BROKER, stats.CHURN, values, history)
-    return {**_identity(management), **_resources(management), **churn}
+    churn = with_details(stats.BROKER, stats.CHURN, values, list(sampler.totals))
+    last = sampler.node[-1][1] if sampler.node else (0,) * len(stats.NODE)
+    resources = with_details(stats.NODE, stats.NODE, last, list(sampler.node), window)
+    return {**_identity(management), **churn, **resources, **_resources(management)}
 
 
 async def _nodes(call: ApiRequest) -> Reply:
-    row = node(call.management)
+    row = node(call.management, window_of(call.query, "node_stats"))
     fields: ListColumns[dict[str, object]] = ListColumns(
         {name: (lambda one, name=name: one[name]) for name in row}  # type: ignore[misc]
     )
@@ -92,7 +95,7 @@ async def _nodes(call: ApiRequest) -> Reply:
 async def _node(call: ApiRequest) -> Reply:
     if call.name != call.management.node:
         raise replies.not_found()
-    return replies.data(reduced(call, node(call.management)))
+    return replies.data(reduced(call, node(call.management, window_of(call.query, "node_stats"))))
 
 
 ROUTES = (
