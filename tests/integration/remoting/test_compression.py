@@ -89,7 +89,7 @@ def test_large_bodies_are_inflated_in_a_thread(
 
 
 def test_sends_of_a_connection_keep_their_order(site: Ours, link: Link, topic: str) -> None:
-    sizes = [100, 4 << 20, 100, 1 << 20, 0, 300_000]
+    sizes = [100, 3 << 20, 100, 1 << 20, 0, 300_000]
     commands = [compressed(topic, size, opaque) for opaque, size in enumerate(sizes)]
     plain = SendMessage("PG", topic, 0, 0, 1)
     commands.append(Command(RequestCode.SEND_MESSAGE, plain.ext(), b"last", opaque=99))
