@@ -214,7 +214,6 @@ def clear(broker: Broker) -> None:
     vhost = broker.get_vhost("/")
     for queue in list(vhost.queues.values()):
         vhost.remove_queue(queue)
-    for topic in list(vhost.topics.log.by_name):
-        vhost.topics.log.delete(topic)
+    vhost.topics.log.close()
     for name in [name for name in vhost.exchanges if name and not name.startswith("amq.")]:
         vhost.delete_exchange(name)

@@ -44,6 +44,7 @@ from headrace.wire.remoting.headers.route import GetRouteInfo
 from headrace.wire.remoting.headers.send import (
     COMMIT,
     EndTransaction,
+    RecallMessage,
     SendBack,
     SendMessage,
     SendResponse,
@@ -155,6 +156,7 @@ WRITING: dict[RequestCode, Act] = {
         C.SEND_BATCH_MESSAGE, c.message().ext_v2(), batch_bytes([BatchElement(0, b"m", b"")])
     ),
     C.END_TRANSACTION: lambda c: c.link.ask(c.decision),
+    C.RECALL_MESSAGE: lambda c: c.link.ask(RecallMessage("PG", c.topic, "none")),
 }
 FREE: dict[RequestCode, Act] = {
     C.GET_ROUTEINFO_BY_TOPIC: lambda c: c.link.ask(GetRouteInfo(c.topic)),
@@ -273,7 +275,11 @@ RULES: dict[str, Rule[RequestCode, Case]] = {
         C.DELETE_SUBSCRIPTIONGROUP, delete_settings, nothing, tags=ADMIN
     ),
 }
-OTHER_ANSWERS = {ResponseCode.QUERY_NOT_FOUND, ResponseCode.SYSTEM_ERROR}  # done, and nothing there
+OTHER_ANSWERS = {  # done, and nothing there
+    ResponseCode.QUERY_NOT_FOUND,
+    ResponseCode.SYSTEM_ERROR,
+    ResponseCode.ILLEGAL_OPERATION,
+}
 
 
 def reply() -> SendMessage:

@@ -14,7 +14,13 @@ from headrace.core.topics.exchange_bridge import ExchangeBridge, LogSink, exchan
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
 from headrace.core.topics.waiting_reads import WaitingRead, WaitingReads
 from headrace.core.vhost_services import VhostServices
-from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
+from headrace.errors import (
+    AccessRefused,
+    BadTopicValue,
+    EngineUnavailable,
+    NoSuchTopic,
+    TopicConflict,
+)
 from headrace.model.topics.message_priority import Priority
 from headrace.store.api.rows import CursorRow, RetryRow, TopicRow
 from headrace.store.topics.types import (
@@ -28,6 +34,7 @@ from headrace.store.topics.types import (
     TopicSpec,
     refuse_options,
 )
+from headrace.wire.remoting.names import HIDDEN_TOPICS
 
 
 class LogEngine:
@@ -108,6 +115,11 @@ class LogEngine:
         return self.make(spec)[0].info()
 
     def delete(self, topic: str) -> None:
+        if topic in HIDDEN_TOPICS:
+            raise AccessRefused(f"topic '{topic}' is internal: confirmed messages wait in it")
+        self._delete(topic)
+
+    def _delete(self, topic: str) -> None:
         self.get(topic).delete()
         del self.by_name[topic]
         self._waiting.pop(topic).end_all()
@@ -208,7 +220,7 @@ class LogEngine:
     def close(self) -> None:
         """The vhost is deleted, and its topics with it."""
         for name in list(self.by_name):
-            self.delete(name)
+            self._delete(name)
 
     def _now(self) -> int:
         return self._services.clock.now_ms()

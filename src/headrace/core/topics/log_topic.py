@@ -17,7 +17,7 @@ from zlib import crc32
 from headrace.core.topics.assigned_groups import AssignedOffsets
 from headrace.core.topics.progress_rows import ProgressRows
 from headrace.core.vhost_services import VhostServices
-from headrace.errors import DataLost, PreconditionFailed
+from headrace.errors import AccessRefused, DataLost, PreconditionFailed
 from headrace.model.epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
@@ -40,6 +40,7 @@ from headrace.store.topics.entry import encode_entries
 from headrace.store.topics.groups import TopicGroups
 from headrace.store.topics.reads import LoadedEntries
 from headrace.store.topics.types import Entry, Part, TopicInfo, UniformEntries
+from headrace.wire.remoting.names import HIDDEN_TOPICS
 
 if TYPE_CHECKING:
     from headrace.core.topics.exchange_bridge import ExchangeBridge
@@ -231,6 +232,8 @@ class LogTopic:
         self, entries: Sequence[Entry], *, tapped: bool = True
     ) -> Callable[[], AppendResult]:
         """Encode the entries; what is returned appends them."""
+        if self.name in HIDDEN_TOPICS:
+            raise AccessRefused(f"topic '{self.name}' is internal: only the broker appends to it")
         contents = encode_entries(entries)
         by_partition = self._by_partition(entries)
         if len(by_partition) == 1:

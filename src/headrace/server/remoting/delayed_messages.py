@@ -1,60 +1,112 @@
-"""Delayed messages: one hidden queue per delay level, so that each is ordered by due time.
+"""Delayed messages: they wait in hidden topics until they are due.
 
-Release is one step: the message enters its topic and leaves the hidden one, or neither.
+Levels have one queue each, ordered by due time as they come. Messages with a time of their own are
+in one queue, and a heap in memory knows their due times; it is rebuilt at start. Release is one
+step: the message enters its topic and leaves the hidden one, or neither.
 """
 
 from __future__ import annotations
 
-from headrace.core.clock import Timers
+import heapq
+import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from itertools import chain
+
+from headrace.core.clock import Timer, Timers
 from headrace.core.storage import Storage
 from headrace.core.topics.log_topic import LogTopic
+from headrace.errors import BrokerError, MalformedError, NotFound
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import (
+    OFFSET_BITS,
+    OFFSET_MASK,
+    REAL_PRIORITY,
     TopicRecord,
     encode_record,
     hide,
     partition_of,
-    reveal,
+    physical_offset,
     take_record,
+    whole_number,
 )
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.server.remoting.topics import RemotingTopics
 from headrace.store.topics.reads import LoadedEntries
+from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import LEVELS, delay_seconds
-from headrace.wire.remoting.names import SCHEDULE_TOPIC
+from headrace.wire.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
-BATCH_BYTES = 1 << 20
+logger = logging.getLogger(__name__)
+
+BATCH_BYTES = 1 << 18  # read in one step
 RETRY_MS = 10
+BATCH_TIMERS = 256  # released in one step of the loop
+LONGEST_WAIT_MS = 60_000  # of one timer: the clock may be set meanwhile
+_TRACK = Partition(Priority.MIDDLE, 0)
 
 
-class DelayedMessages:
-    """Stores delayed messages and releases them when they are due."""
+class MessageRelease:
+    """Moves messages from a hidden topic to where they belong."""
+
+    def __init__(self, topics: RemotingTopics, storage: Storage) -> None:
+        self._topics = topics
+        self._storage = storage
+
+    def release(self, number: int, entries: Iterable[tuple[int, bytes]]) -> None:
+        """Move entries of the hidden partition ``number``, all in one step."""
+        found = [(offset, self._target(number, offset, content)) for offset, content in entries]
+        log = self._storage.log
+        assert log is not None, "it was read from there"
+        with self._storage.atomic():
+            for offset, target in found:
+                if target is not None:
+                    topic, track, content = target
+                    at, _ = topic.append_to(track, [content])
+                    physical = physical_offset(topic.number_of(track) or 0, at)
+                    self._topics.note_move(physical_offset(number, offset), physical)
+            log.settle(number, [offset for offset, _ in found])
+
+    def _target(
+        self, number: int, offset: int, content: bytes
+    ) -> tuple[LogTopic, Partition, bytes] | None:
+        """Where the message belongs, and what it looks like there; None if it belongs nowhere."""
+        try:
+            record = take_record(content)
+            topic, track = self._topics.destination_of(record)
+        except BrokerError as error:
+            logger.warning("delayed message %d of partition %d dropped: %s", offset, number, error)
+            return None
+        return topic, track, encode_record(record.with_properties(**{REAL_PRIORITY: None}))
+
+
+class DelayLevels:
+    """Messages with a delay level, in one queue per level."""
 
     def __init__(self, topics: RemotingTopics, storage: Storage, timers: Timers) -> None:
         self._topics = topics
         self._storage = storage
         self._timers = timers
+        self._release = MessageRelease(topics, storage).release
         self._armed: set[int] = set()  # levels with a timer
 
     def start(self) -> None:
         """Release what became due while the broker was down."""
         topic = self._topics.find(SCHEDULE_TOPIC)
         if topic is not None:
-            for track in topic.bounds():
-                self._release(track[1] + 1)
+            for priority, index in topic.bounds():
+                if priority is Priority.MIDDLE and index < len(LEVELS):
+                    self._arm(index + 1, 1)
 
     def put(self, record: TopicRecord, topic: LogTopic, queue_id: int, level: int) -> AppendedRange:
         """Store the message until its delay is over."""
         level = min(level, len(LEVELS))
         waiting = hide(record, topic.name, queue_id, partition_of(topic, queue_id)[0])
         schedule = self._topics.ensure(SCHEDULE_TOPIC, len(LEVELS))
-        track = _track(level)
-        offset, position = schedule.append_to(track, [encode_record(waiting)])
-        number = schedule.number_of(track)
-        assert number is not None, "something was appended"
+        stored = _append(schedule, _track(level), waiting)
         self._arm(level, delay_seconds(level) * 1000)
-        return AppendedRange(number, offset, position)
+        return stored
 
     def _arm(self, level: int, after_ms: int) -> None:
         if level not in self._armed:
@@ -62,11 +114,8 @@ class DelayedMessages:
             self._timers.after(max(after_ms, 1), lambda: self._due(level))
 
     def _due(self, level: int) -> None:
-        self._armed.discard(level)
-        self._release(level)
-
-    def _release(self, level: int) -> None:
         """Release what is due, a batch at a time; again when the next message is due."""
+        self._armed.discard(level)
         schedule = self._topics.find(SCHEDULE_TOPIC)
         if schedule is None:
             return
@@ -89,24 +138,161 @@ class DelayedMessages:
         loaded, _ = schedule.load(track, first, end, BATCH_BYTES)
         for one in loaded:
             if one.time <= latest:
-                self._release_entries(number, one)
+                self._release(number, zip(one.offsets, one.contents, strict=True))
         self._arm(level, 1)
 
-    def _release_entries(self, number: int, loaded: LoadedEntries) -> None:
-        storage = self._storage
-        assert storage.log is not None, "it was read from there"
-        due = [self._target(take_record(content)) for content in loaded.contents]
-        with storage.atomic():
-            for topic, track, content in due:
-                topic.append_to(track, [content])
-            storage.log.settle(number, list(loaded.offsets))
 
-    def _target(self, record: TopicRecord) -> tuple[LogTopic, Partition, bytes]:
-        """Where the message belongs, and what it looks like there."""
-        topic, track = self._topics.destination_of(record)
-        released = reveal(record).with_properties(DELAY=None)
-        return topic, track, encode_record(released)
+class TimedMessages:
+    """Messages that are to be delivered at a time of their own."""
+
+    def __init__(self, topics: RemotingTopics, storage: Storage, timers: Timers) -> None:
+        self._topics = topics
+        self._storage = storage
+        self._timers = timers
+        self._release = MessageRelease(topics, storage).release
+        self._hidden: LogTopic | None = None  # the topic that the heap is about
+        self._heap: list[int] = []  # due time << OFFSET_BITS | offset
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def start(self) -> None:
+        """Find the due times of what is waiting."""
+        hidden = self._find()
+        if hidden is not None:
+            first, end = hidden.bound(_TRACK)
+            self._load(hidden, first, end)
+
+    def put(
+        self, record: TopicRecord, topic: LogTopic, queue_id: int, due_ms: int
+    ) -> AppendedRange:
+        """Store the message until it is due."""
+        self._topics.ensure(TIMER_TOPIC, 1)
+        hidden = self._find()
+        assert hidden is not None, "it was created"
+        record = record.with_properties(**{names.TIMER_OUT_MS: str(due_ms)})
+        priority = partition_of(topic, queue_id)[0]
+        stored = _append(hidden, _TRACK, hide(record, topic.name, queue_id, priority))
+        heapq.heappush(self._heap, due_ms << OFFSET_BITS | stored.first)
+        self._arm()
+        return stored
+
+    def recall(self, handle: str, topic: str) -> tuple[str, int]:
+        """Remove a waiting message of the topic; returns its id, and the position to wait for.
+
+        MalformedError for what is no handle, NotFound when the message does not wait any more.
+        """
+        due, unique, physical = _take_handle(handle, topic)
+        found = self._topics.find_message(physical)
+        waits = found is not None and found.topic.name == TIMER_TOPIC
+        if found is None or not waits or due <= self._now():
+            raise NotFound("the message is not waiting: it was delivered or recalled before")
+        given = found.record.properties
+        if given.get(names.REAL_TOPIC) != topic or given.get(names.UNIQ_KEY) != unique:
+            raise MalformedError("the recall handle belongs to another message")
+        assert self._storage.log is not None, "it was read from there"
+        self._storage.log.settle(found.number, [found.offset])
+        return unique, self._storage.position()
+
+    def _now(self) -> int:
+        return int(self._timers.clock.wall_seconds() * 1000)
+
+    def _find(self) -> LogTopic | None:
+        """The hidden topic. Due times of one that was deleted are forgotten."""
+        hidden = self._topics.find(TIMER_TOPIC)
+        if hidden is not self._hidden:
+            self._hidden = hidden
+            self._heap.clear()
+        return hidden
+
+    def _load(self, hidden: LogTopic, start: int, stop: int) -> None:
+        """Step by step, so that others are served meanwhile."""
+        loaded, following = hidden.load(_TRACK, start, stop, BATCH_BYTES)
+        for offset, content in _each(loaded):
+            heapq.heappush(self._heap, _due_time(content) << OFFSET_BITS | offset)
+        self._arm()
+        if following < stop:
+            self._timers.after(1, lambda: self._load(hidden, following, stop))
+
+    def _arm(self) -> None:
+        if not self._heap:
+            return
+        wait = (self._heap[0] >> OFFSET_BITS) - self._now()
+        self._arm_after(min(max(wait, 1), LONGEST_WAIT_MS))
+
+    def _arm_after(self, wait_ms: int) -> None:
+        due = self._timers.clock.now_ms() + wait_ms
+        if self._timer is not None:
+            if self._timer.due <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._timers.at(due, self._fire)
+
+    def _fire(self) -> None:
+        """Release what is due; each on its own, so that none waits for another."""
+        self._timer = None
+        hidden = self._find()
+        if hidden is None:
+            return
+        now, end, heap = self._now(), hidden.bound(_TRACK).end, self._heap
+        for _ in range(BATCH_TIMERS):
+            if not heap or heap[0] >> OFFSET_BITS > now:
+                break
+            if heap[0] & OFFSET_MASK >= end:
+                self._arm_after(RETRY_MS)  # not on disk yet, so it cannot be read
+                return
+            self._release_at(hidden, heapq.heappop(heap) & OFFSET_MASK, now)
+        self._arm()
+
+    def _release_at(self, hidden: LogTopic, offset: int, now: int) -> None:
+        loaded, _ = hidden.load(_TRACK, offset, offset + 1, 1)
+        number = hidden.number_of(_TRACK)
+        assert number is not None, "it has messages"
+        entries = [one for one in _each(loaded) if one[0] == offset and _due_time(one[1]) <= now]
+        if entries:  # otherwise it was recalled
+            self._release(number, entries)
+
+
+def _append(hidden: LogTopic, track: Partition, record: TopicRecord) -> AppendedRange:
+    offset, position = hidden.append_to(track, [encode_record(record)])
+    number = hidden.number_of(track)
+    assert number is not None, "something was appended"
+    return AppendedRange(number, offset, position)
+
+
+def _each(loaded: list[LoadedEntries]) -> Iterable[tuple[int, bytes]]:
+    return chain.from_iterable(zip(one.offsets, one.contents, strict=True) for one in loaded)
+
+
+def _due_time(content: bytes) -> int:
+    """When an entry of the timer topic is due; at once if it does not say: it is dropped then."""
+    try:
+        return whole_number(take_record(content).properties.get(names.TIMER_OUT_MS)) or 0
+    except BrokerError:
+        return 0
 
 
 def _track(level: int) -> Partition:
     return Partition(Priority.MIDDLE, level - 1)
+
+
+def recall_handle(topic: str, broker: str, due_ms: int, unique: str, stored: AppendedRange) -> str:
+    """What a producer needs to recall a message. The first five words are those of Apache's."""
+    physical = physical_offset(stored.number, stored.first)
+    text = f"v1 {topic} {broker} {due_ms} {unique} {physical}"
+    return urlsafe_b64encode(text.encode()).decode("ascii")
+
+
+def _take_handle(handle: str, topic: str) -> tuple[int, str, int]:
+    """Due time, id and physical offset."""
+    try:
+        words = urlsafe_b64decode(handle).decode().split(" ")
+    except ValueError:
+        words = []
+    due, physical = (whole_number(words[at] if len(words) > 5 else None) for at in (3, -1))
+    if words[:1] != ["v1"] or due is None or physical is None:
+        raise MalformedError("the recall handle is not one of this broker")
+    if words[1] != topic:
+        raise MalformedError(f"the recall handle is of topic '{words[1]:.127}', not '{topic}'")
+    return due, " ".join(words[4:-1]), physical

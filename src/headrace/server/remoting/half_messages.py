@@ -5,13 +5,14 @@ A commit is one step: the message enters its topic and leaves the hidden one, or
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 from headrace.core.clock import Timers
 from headrace.core.storage import Storage
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import NotFound
+from headrace.errors import BrokerError, NotFound
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import (
@@ -32,6 +33,8 @@ from headrace.wire.remoting.codes import TRANSACTION_MASK
 from headrace.wire.remoting.headers.send import COMMIT, CheckTransaction, EndTransaction
 from headrace.wire.remoting.message_ids import host_bytes, offset_id
 from headrace.wire.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
+
+logger = logging.getLogger(__name__)
 
 SCAN_MS = 5_000
 IMMUNITY_MS = 6_000  # before the first check
@@ -81,7 +84,6 @@ class HalfMessages:
     def put(self, record: TopicRecord, topic: LogTopic, queue_id: int) -> AppendedRange:
         """Store a half message."""
         half = hide(record, topic.name, queue_id, partition_of(topic, queue_id)[0])
-        half = half.with_properties(DELAY=None)
         half = replace(half, sys_flag=record.sys_flag & ~TRANSACTION_MASK)
         topics = self._topics.ensure(HALF_TOPIC, 1)
         offset, position = topics.append_to(_TRACK, [encode_record(half)])
@@ -160,6 +162,12 @@ class HalfMessages:
                     self._check(found, times, now)
 
     def _check(self, found: FoundMessage, times: int, now: int) -> None:
+        try:
+            self._topics.destination_of(found.record)
+        except BrokerError as error:
+            logger.warning("half message %d dropped: %s", found.offset, error)
+            self._settle(found, None)
+            return
         if times >= MAX_CHECKS:
             given_up = self._topics.ensure(CHECKED_TOO_OFTEN_TOPIC, 1)
             self._settle(found, (given_up, _TRACK, found.record))

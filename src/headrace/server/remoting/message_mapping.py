@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from headrace.core.topics.amqp_mapping import RAW as AMQP_RAW
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import BadTopicValue, PreconditionFailed
+from headrace.errors import BadTopicValue, MessageIllegal, PreconditionFailed
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Partition
 from headrace.store.topics.entry import decode_entry, encode_parts
@@ -23,7 +23,7 @@ from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, as_v4, host
 from headrace.wire.remoting.properties import NAME_END, VALUE_END, properties_bytes
 
 OFFSET_BITS = 40
-_OFFSET_MASK = (1 << OFFSET_BITS) - 1
+OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 def partition_of(topic: LogTopic, queue_id: int) -> Partition:
@@ -52,9 +52,10 @@ def physical_offset(number: int, offset: int) -> int:
 
 def split_physical(physical: int) -> tuple[int, int]:
     """The number of a track, and the offset in it."""
-    return physical >> OFFSET_BITS, physical & _OFFSET_MASK
+    return physical >> OFFSET_BITS, physical & OFFSET_MASK
 
 
+MAX_DELAY_MS = 40 * 24 * 3600 * 1000
 OWN = "$rocketmq."
 _FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED = (
     OWN + name for name in ("flag", "sysflag", "bornport", "reconsume", "prepared")
@@ -104,10 +105,40 @@ def reveal(record: TopicRecord) -> TopicRecord:
     )
 
 
-def delay_level(record: TopicRecord) -> int:
-    """0 when it does not wait."""
-    text = record.properties.get(names.DELAY, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+def delay_of(properties: Mapping[str, str], now_ms: int) -> tuple[int, int]:
+    """The delay level of a message and its due time; 0 for none; MessageIllegal.
+
+    As with Apache's brokers, a level takes precedence over a time, and seconds over milliseconds.
+    """
+    level = _delay(properties, names.DELAY) or 0
+    if level > 0 or names.TIMER_OUT_MS in properties:  # that has waited before
+        return max(level, 0), 0
+    seconds = _delay(properties, names.TIMER_DELAY_SEC)
+    after_ms = _delay(properties, names.TIMER_DELAY_MS) if seconds is None else seconds * 1000
+    due_ms = _delay(properties, names.TIMER_DELIVER_MS) if after_ms is None else now_ms + after_ms
+    if due_ms is None or due_ms <= now_ms:
+        return 0, 0
+    if due_ms - now_ms > MAX_DELAY_MS:
+        raise MessageIllegal(
+            f"a delay of {(due_ms - now_ms) // 1000} s; {MAX_DELAY_MS // 1000} s (40 days) at most"
+        )
+    return 0, due_ms
+
+
+def _delay(properties: Mapping[str, str], name: str) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    value = whole_number(text.removeprefix("-"))
+    if value is None:
+        raise MessageIllegal(f"{name} is '{text:.40}', which is not a whole number")
+    return -value if text.startswith("-") else value
+
+
+def whole_number(text: str | None) -> int | None:
+    """None for what is none, or has more than 15 digits."""
+    valid = text is not None and text.isascii() and text.isdecimal() and len(text) <= 15
+    return int(text) if valid and text is not None else None
 
 
 def encode_record(record: TopicRecord) -> bytes:

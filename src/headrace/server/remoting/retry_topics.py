@@ -83,7 +83,7 @@ def _put_again(
     assert delay_seconds(level) > 0, "a level from 1 on waits"
     topic = state.topics.ensure(names.retry_topic(header.group), 1)
     waiting = record.with_properties(DELAY=str(level))
-    return state.delayed_messages.put(waiting, topic, 0, level).position
+    return state.delay_levels.put(waiting, topic, 0, level).position
 
 
 HANDLERS: dict[int, Handler] = {RequestCode.CONSUMER_SEND_MSG_BACK: _send_back}

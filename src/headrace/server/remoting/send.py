@@ -19,14 +19,16 @@ from headrace.errors import (
     MalformedError,
     MessageIllegal,
     NoSuchTopic,
+    NotFound,
     PreconditionFailed,
     Unsupported,
 )
+from headrace.server.remoting.delayed_messages import recall_handle
 from headrace.server.remoting.message_mapping import (
     INT32,
     OWN,
     TopicRecord,
-    delay_level,
+    delay_of,
     encode_record,
     partition_of,
     physical_offset,
@@ -38,13 +40,20 @@ from headrace.server.remoting.topics import TEMPLATE_QUEUES
 from headrace.store.topics.entry import around_message_id
 from headrace.wire.remoting import names
 from headrace.wire.remoting import properties as property_names
-from headrace.wire.remoting.codes import COMPRESSION_MASK, TRANSACTION_MASK, RequestCode, SysFlag
+from headrace.wire.remoting.codes import (
+    COMPRESSION_MASK,
+    TRANSACTION_MASK,
+    RequestCode,
+    ResponseCode,
+    SysFlag,
+)
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
 from headrace.wire.remoting.headers.send import (
     COMMIT,
     ROLLBACK,
     EndTransaction,
+    RecallMessage,
     SendMessage,
     SendResponse,
     take_send,
@@ -58,6 +67,7 @@ if TYPE_CHECKING:
     from headrace.server.remoting.state import Handler, RemotingState
 
 REGION = "DefaultRegion"
+TIMER = "TIMER_D"  # begins the names of all properties for a time of delivery
 COMPRESSED = int(SysFlag.COMPRESSED)
 INFLATED_ON_LOOP = 1 << 17  # bytes that are inflated at once, in less than a millisecond
 PROPERTIES_LIMIT = PROPERTIES_MAX - 767  # bytes; the rest is for what delays and retries add
@@ -145,7 +155,7 @@ def _send_one(
     queue_id = _queue(topic, queue_id)
     unique = record.properties[property_names.UNIQ_KEY]
 
-    def stored(where: AppendedRange) -> None:
+    def stored(where: AppendedRange, handle: str | None = None) -> None:
         result = SendResponse(
             offset_id(session.store_host, physical_offset(where.number, where.first)),
             queue_id,
@@ -153,15 +163,24 @@ def _send_one(
             unique,
             REGION,
             True,
+            handle,
         )
         session.respond(request, ext=result.ext(), position=where.position)
 
     state.count(PUT, topic.name, 1)
-    level = delay_level(record)
+    level = due = 0
+    if property_names.DELAY in record.properties or TIMER in header.properties:
+        level, due = delay_of(record.properties, state.wall_ms())
     if record.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED:
+        if level or due:
+            raise MessageIllegal("a half message cannot be delayed")
         stored(state.half_messages.put(record, topic, queue_id))
-    elif level > 0:
-        stored(state.delayed_messages.put(record, topic, queue_id, level))
+    elif level:
+        stored(state.delay_levels.put(record, topic, queue_id, level))
+    elif due and not names.is_retry_topic(header.topic):  # a retry has waited for its time before
+        where = state.timed_messages.put(record, topic, queue_id, due)
+        broker = state.settings.broker_name
+        stored(where, recall_handle(topic.name, broker, due, unique, where))
     else:
         track = partition_of(topic, queue_id)
         state.appends.add(
@@ -253,12 +272,26 @@ def _end_transaction(state: RemotingState, session: Session, request: Command) -
     session.respond(request, position=position)
 
 
+def _recall(state: RemotingState, session: Session, request: Command) -> None:
+    header = RecallMessage.take(request.ext)
+    session.check_topic_right("write", header.topic)
+    state.topics.get(header.topic)
+    try:
+        unique, position = state.timed_messages.recall(header.recall_handle, header.topic)
+    except (MalformedError, NotFound) as error:
+        session.respond(request, ResponseCode.ILLEGAL_OPERATION, remark=f"recall failed: {error}")
+        return
+    session.respond(request, ext={"msgId": unique}, position=position)
+    session.wait_for_commit()
+
+
 SENDS = frozenset(
     {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 )
 HANDLERS: dict[int, Handler] = {
     **dict.fromkeys(SENDS, _send),
     RequestCode.END_TRANSACTION: _end_transaction,
+    RequestCode.RECALL_MESSAGE: _recall,
 }
 
 
@@ -308,7 +341,7 @@ def entries_of(data: bytes, make: Make, largest: int) -> tuple[list[bytes], str]
 
 
 def _checked(record: TopicRecord) -> TopicRecord:
-    if delay_level(record):
+    if any(delay_of(record.properties, 0)):
         raise PreconditionFailed("messages of a batch can be neither delayed nor retried")
     return record
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.server.remoting.client_requests import RelayedRequests
-from headrace.server.remoting.delayed_messages import DelayedMessages
+from headrace.server.remoting.delayed_messages import DelayLevels, TimedMessages
 from headrace.server.remoting.group_settings import GroupSettings
 from headrace.server.remoting.half_messages import HalfMessages
 from headrace.server.remoting.long_polls import LongPolls
@@ -41,7 +41,8 @@ class RemotingState:
         self.delivered_total = 0  # messages that consumers have pulled
         self.relayed_requests = RelayedRequests(broker.timers)
         self.appends = TurnAppends(broker.turn)
-        self.delayed_messages = DelayedMessages(self.topics, broker.storage, broker.timers)
+        self.delay_levels = DelayLevels(self.topics, broker.storage, broker.timers)
+        self.timed_messages = TimedMessages(self.topics, broker.storage, broker.timers)
         self.half_messages = HalfMessages(
             self.topics, broker.storage, broker.timers, self.members.find_producer
         )
@@ -49,7 +50,8 @@ class RemotingState:
 
     def start(self) -> None:
         self.broker.vhosts[DEFAULT_VHOST].topics.log.members_of = self.members.client_ids
-        self.delayed_messages.start()
+        self.delay_levels.start()
+        self.timed_messages.start()
         self.half_messages.start()
 
     def now_ms(self) -> int:

@@ -18,13 +18,16 @@ from headrace.server.remoting.message_mapping import (
     sent_bytes,
     split_physical,
     take_record,
+    whole_number,
 )
 from headrace.store.topics.types import TopicSpec
 from headrace.wire.remoting import properties
 from headrace.wire.remoting.message_ids import HostAddress, host_bytes
+from headrace.wire.remoting.names import check_topic, is_dead_letter_topic, is_retry_topic
 
 TEMPLATE_QUEUES = 8  # of TBW102, which new topics are made like
 MAX_QUEUES = 1024
+MAX_MOVED = 10_000  # delivered delayed messages that their producer's offset id finds
 
 
 class FoundMessage(NamedTuple):
@@ -62,6 +65,7 @@ class RemotingTopics:
         self._on_append = on_append
         self._watched: dict[str, LogTopic] = {}
         self._by_number: dict[int, LogTopic] = {}
+        self._moved: dict[int, int] = {}  # physical offsets: while it was delayed, and now
 
     @property
     def by_name(self) -> Mapping[str, LogTopic]:
@@ -102,17 +106,28 @@ class RemotingTopics:
         self._broker.vhosts[DEFAULT_VHOST].topics.log.delete(name)
 
     def destination_of(self, record: TopicRecord) -> tuple[LogTopic, Partition]:
-        """Where a message of a hidden topic belongs. The topic may have been deleted meanwhile and
-        is created again: the message is not lost for that."""
+        """Where a message of a hidden topic belongs; NoSuchTopic when the topic was deleted
+        meanwhile. Topics of retries and dead letters are created whenever they are needed."""
         given = record.properties
-        topic = self.ensure(given.get(properties.REAL_TOPIC, ""), 1)
-        text = given.get(properties.REAL_QUEUE_ID, "")
-        queue_id = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+        name = given.get(properties.REAL_TOPIC, "")
+        if is_retry_topic(name) or is_dead_letter_topic(name):
+            check_topic(name)
+            topic = self.ensure(name, 1)
+        else:
+            topic = self.get(name)
+        queue_id = whole_number(given.get(properties.REAL_QUEUE_ID)) or 0
         priority = Priority.__members__.get(given.get(REAL_PRIORITY, ""), Priority.MIDDLE)
         return topic, Partition(priority, queue_id % topic.queues)
 
+    def note_move(self, waiting: int, delivered: int) -> None:
+        """A message got another physical offset: the one that its producer knows finds it too."""
+        self._moved[waiting] = delivered
+        if len(self._moved) > MAX_MOVED:
+            del self._moved[next(iter(self._moved))]
+
     def find_message(self, physical: int) -> FoundMessage | None:
         """The message at a physical offset; None if it does not exist, or no longer."""
+        physical = self._moved.get(physical, physical)
         number, offset = split_physical(physical)
         topic = self._of_number(number)
         if topic is None or physical < 0:
