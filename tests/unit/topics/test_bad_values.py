@@ -28,7 +28,7 @@ def store() -> Iterator[topics.Store]:
         {"body": b"", "ref_key": 5},
         {"body": b"", "tags": b"x"},
         {"body": b"", "message_id": 5},
-        {"body": b"", "source_ip": 2130706433},
+        {"body": b"", "source_ip": 1 << 32},
         {"body": b"", "properties": {"a": 1}},
         {"body": b"", "properties": {1: "a"}},
         {"body": b"", "properties": ["a"]},

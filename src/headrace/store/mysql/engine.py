@@ -177,6 +177,7 @@ class MySqlEngine:
             topic,
             lambda session: retries.nack(session, topic, reader, keys, ids, delay_ms, reason),
         )
+        self._groups.made_due(topic, reader)
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         reads = self._reads(reader)

@@ -82,6 +82,12 @@ class DbConnection:
             self._cursor.execute(sql, values or None)
             return int(self._cursor.lastrowid or 0)
 
+    def change(self, sql: str, values: Sequence[object]) -> tuple[int, int]:
+        """How many rows it found, and the number that LAST_INSERT_ID(number) has set."""
+        with self._faults():
+            count = self._cursor.execute(sql, values)
+            return int(count), int(self._cursor.lastrowid or 0)
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All of it or nothing: rolled back when anything goes wrong."""

@@ -7,19 +7,22 @@ were given with, and their lease is not over: a member that was too slow is refu
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from headrace.cache import BoundedCache
 from headrace.model.topics.claim_plan import ClaimableWork, ClaimRange, DueRetry, ExpiredRange, plan
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader, is_message
 from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
-from headrace.store.mysql.groups import group_rows, retries
+from headrace.store.mysql.groups import group_rows, retries, steady_reads
 from headrace.store.mysql.groups.group_rows import (
     FREE,
+    ClaimedRange,
     Key,
     NewClaimRow,
     end,
@@ -37,20 +40,9 @@ from headrace.store.topics.types import ConsumerSpec, ReadResult, StoredMessage
 
 _MAX_EXPIRED: Final = 1000
 _SPARE: Final = 8  # free rows for what is split
+_REMEMBERED: Final = 10_000  # rows and groups
+_DUE_S: Final = 0.05  # between looks for what others make due, while there is something new
 _MAX_RANGE: Final = 10_000  # ids of a range with dead ones between its messages
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedRange:
-    """A range that belongs to this reader now."""
-
-    id: int
-    epoch: int
-    piece: ClaimRange
-    nacked: frozenset[int] = frozenset()
-
-    def as_data(self) -> list[int]:
-        return [self.id, self.epoch]
 
 
 # -- taking ----------------------------------------------------------------------------------
@@ -289,20 +281,31 @@ def read(
     bounds: Mapping[Priority, Bounds],
     batch: int,
     bodies: BodyReader,
-    acks: Sequence[group_rows.Key] = (),
+    acks: list[Key],
+    held: list[ClaimedRange],
+    messages: list[StoredMessage],
 ) -> ReadResult:
-    """Commit ``acks``, and take up to ``batch`` messages."""
-    messages: list[StoredMessage] = []
-    held: list[ClaimedRange] = []
-    for turn in range(_ROUNDS):
+    """Commit ``acks`` and take up to ``batch`` messages, those included which are there already.
+    Acks are removed from the list when they are committed: a repetition must not do it again."""
+    for turn in range(len(held), _ROUNDS):
         room = batch - len(messages)
         claim = partial(take, session, topic, reader, bounds, room, acks, counts_messages=turn > 0)
         taken, is_all = session.repeat(claim)  # here, because earlier rounds are committed
-        acks = ()
+        acks.clear()
         messages += _messages(session, topic, reader, taken, bodies)
         held += taken
         if len(messages) >= batch or bodies.is_full or is_all:
             break
+    return _result(session, topic, reader, messages, held)
+
+
+def _result(
+    session: DbConnection,
+    topic: str,
+    reader: ConsumerSpec,
+    messages: list[StoredMessage],
+    held: list[ClaimedRange],
+) -> ReadResult:
     if not messages:
         if held:  # nothing but tombstones
             group_rows.commit(session, topic, reader, [(one.id, one.epoch) for one in held])
@@ -346,9 +349,12 @@ class GroupReads:
 
     def __init__(self, context: MySqlContext) -> None:
         self._context = context
+        # Rows of ranges that were committed here, by topic, group and token: the next are free.
+        self._free = BoundedCache[tuple[str, str | None, str], int](_REMEMBERED)
+        self._looked_at = BoundedCache[tuple[str, str | None], float](_REMEMBERED)
 
     def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
-        return self._read(topic, reader, limit, ())
+        return self._read(topic, reader, limit, [])
 
     def commit_and_read(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
@@ -356,21 +362,64 @@ class GroupReads:
         """commit() and read() in one transaction."""
         return self._read(topic, reader, limit, group_rows.parse(claim, reader))
 
-    def _read(
-        self, topic: str, reader: ConsumerSpec, limit: int, acks: Sequence[Key]
-    ) -> ReadResult:
+    def _read(self, topic: str, reader: ConsumerSpec, limit: int, acks: list[Key]) -> ReadResult:
         found = self._context.catalog.get(topic)
 
         def work(session: DbConnection) -> ReadResult:
-            bounds = self._context.readable(session, found)
             bodies = BodyReader(self._context.body_sizes)
-            return read(session, topic, reader, bounds, limit, bodies, acks)
+            held: list[ClaimedRange] = []
+            messages: list[StoredMessage] = []
+            steady = self._steady(session, topic, reader, limit, acks)
+            if isinstance(steady, ReadResult):
+                return steady
+            if steady is not None:
+                acks.clear()
+                held.append(steady[0])
+                messages = _messages(session, topic, reader, held, bodies)
+                if len(messages) >= limit or (messages and (steady[1] or bodies.is_full)):
+                    return _result(session, topic, reader, messages, held)
+            bounds = session.repeat(lambda: self._context.readable(session, found))
+            return read(session, topic, reader, bounds, limit, bodies, acks, held, messages)
 
         return self._context.run(topic, work, unknown=HANDED_OUT)
 
+    def _steady(
+        self, session: DbConnection, topic: str, reader: ConsumerSpec, limit: int, acks: list[Key]
+    ) -> tuple[ClaimedRange, bool] | ReadResult | None:
+        """The next ids, claimed, and whether they are all; nothing when there is nothing; None
+        when it takes more than that."""
+        row = acks[0][0] if acks else self._free.get((topic, reader.group, reader.token))
+        if len(acks) > 1 or row is None or reader.min_share:
+            return None
+        now, key = time.monotonic(), (topic, reader.group)
+        for_due = now > self._looked_at.get(key, 0.0) + _DUE_S
+        if for_due:
+            self._looked_at.keep(key, now)
+        found = steady_reads.look(session, topic, reader, limit, for_due=for_due)
+        if found is None:
+            return None
+        if isinstance(found, int):
+            if acks:
+                self._commit(session, topic, reader, acks)
+            return ReadResult()
+        claimed = session.repeat(
+            lambda: steady_reads.claim(session, topic, reader, found, row, acks)
+        )
+        return None if claimed is None else (claimed, found.is_all)
+
+    def _commit(
+        self, session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]
+    ) -> None:
+        group_rows.commit(session, topic, reader, ranges)
+        self._free.keep((topic, reader.group, reader.token), ranges[0][0])
+
+    def made_due(self, topic: str, reader: ConsumerSpec) -> None:
+        """Something was nacked here: the next read looks for it."""
+        self._looked_at.pop((topic, reader.group), None)
+
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         ranges = group_rows.parse(claim, reader)
-        work = partial(group_rows.commit, topic=topic, reader=reader, ranges=ranges)
+        work = partial(self._commit, topic=topic, reader=reader, ranges=ranges)
         self._context.run(topic, work, unknown=COMMITTED)
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:

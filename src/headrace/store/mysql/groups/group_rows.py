@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
+from headrace.model.topics.claim_plan import ClaimRange
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.stable_ids import Bounds
@@ -31,6 +32,19 @@ _UNUSED_MS: Final = 60_000
 _OVER: Final = -1000  # a lease that ended a second ago
 Key = tuple[int, int]
 """Id and epoch of a range."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRange:
+    """A range that belongs to this reader now."""
+
+    id: int
+    epoch: int
+    piece: ClaimRange
+    nacked: frozenset[int] = frozenset()
+
+    def as_data(self) -> list[int]:
+        return [self.id, self.epoch]
 
 
 def parse(claim: Sequence[object], reader: ConsumerSpec) -> list[Key]:
@@ -112,12 +126,15 @@ def trim(session: DbConnection, topic: str) -> int:
 
 
 def commit(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
+    if len(ranges) == 1:  # one row, one statement: it needs no transaction
+        end(session, topic, reader, ranges)
+        return
     with session.transaction():
         end(session, topic, reader, ranges)
 
 
 def end(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
-    """All of them are done, or ClaimLost; in a transaction."""
+    """All of them are done, or ClaimLost; in a transaction when there are several."""
     count = session.run(
         f"UPDATE {tables.claims(topic)} FORCE INDEX (PRIMARY) SET {FREE} WHERE {_live(ranges)}",
         _values(reader, ranges),
@@ -210,12 +227,13 @@ def lock_group(session: DbConnection, topic: str, reader: ConsumerSpec) -> bool:
     """Begins whatever changes what a group has claimed; False when the group is new.
 
     It writes: a lock (FOR UPDATE) is known to one node of a cluster only, while two transactions
-    that write the same row are never both committed.
+    that write the same row are never both committed. It writes the rows of all priorities, because
+    a steady read writes only that of its own.
     """
     return bool(
         session.run(
             f"UPDATE {tables.cursors(topic)} SET epoch=epoch+1 "
-            "WHERE group_key=%s AND token='' AND queue_id=0 AND priority='high'",
+            "WHERE group_key=%s AND token='' AND queue_id=0",
             (reader.group,),
         )
     )

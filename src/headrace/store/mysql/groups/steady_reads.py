@@ -1,0 +1,147 @@
+"""The usual read of a group, in three round trips: look, claim, bodies.
+
+`claims` can hand out everything: expired ranges, messages to be tried again, ids of several
+priorities, ids that are not stable yet. Most reads need nothing of that, only the next ids of one
+priority. For those:
+
+1. One SELECT shows whether it is such a read. It locks nothing and decides nothing.
+2. One UPDATE moves the group's position and writes the range, both or nothing. No lock is held
+   while anything travels. It checks again under its locks what must not have changed, and writes
+   the group's row of the priority, as every other claim does (`group_rows.lock_group`).
+3. A range that is committed by the read gives its row to the new one in the same UPDATE: when it
+   is not the reader's any more, nothing is changed, and `claims` finds out why.
+
+Statements have few columns and parameters, because PyMySQL takes longer for each than the server.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from headrace.model.topics.claim_plan import ClaimRange
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
+from headrace.store.mysql import tables
+from headrace.store.mysql.groups.group_rows import ClaimedRange, Key
+from headrace.store.mysql.tables import NOW
+from headrace.store.sql.connection import DbConnection
+from headrace.store.topics.types import ConsumerSpec
+
+_STATEMENTS: Final = 1000  # kept as text
+_IS_DUE: Final = (
+    f"EXISTS(SELECT 1 FROM {{claims}} WHERE group_id=%s AND end_id>0 AND lease_until_ms<{NOW}) "
+    "OR EXISTS(SELECT 1 FROM {retries} "
+    f"WHERE group_id=%s AND state='retry' AND due_ms<={NOW})"
+)
+
+
+class NextIds(NamedTuple):
+    """The next ids of a group are ``size`` of this priority, all stable."""
+
+    priority: Priority
+    size: int
+    low: int
+    stable: int
+    is_all: bool
+
+
+def look(
+    session: DbConnection, topic: str, reader: ConsumerSpec, limit: int, *, for_due: bool
+) -> NextIds | int | None:
+    """What to claim; 0 when there is nothing, None when it is not as simple as that. Looks for
+    ranges and messages that are due again only if it should, or when there is nothing new."""
+    values = [*[reader.group] * (2 * for_due), topic, reader.group]
+    [(found,)] = session.rows(_look_sql(topic, for_due), values)
+    rows = sorted([*map(int, one.split(","))] for one in (found or "").split(";") if one)
+    if len(rows) < len(BY_URGENCY):
+        return None
+    next_ids = _choose(rows, limit)
+    if next_ids == 0 and not for_due:
+        return look(session, topic, reader, limit, for_due=True)
+    return next_ids
+
+
+def _choose(rows: Sequence[Sequence[int]], limit: int) -> NextIds | int | None:
+    chosen: NextIds | None = None
+    for number, claimed, stable, low, last, is_due in reversed(rows):
+        if is_due or claimed < low - 1:
+            return None
+        waiting = stable - claimed
+        if chosen is not None:
+            if waiting > 0 or last > stable:
+                return None  # a batch of several priorities
+        elif waiting >= limit:
+            return NextIds(_PRIORITIES[number], limit, low, stable, is_all=False)
+        elif last > stable:
+            return None  # ids behind the stable one
+        elif waiting > 0:
+            chosen = NextIds(_PRIORITIES[number], waiting, low, stable, is_all=True)
+    return chosen or 0
+
+
+_PRIORITIES: Final = {1: Priority.LOW, 2: Priority.MIDDLE, 3: Priority.HIGH}  # in the ENUM
+
+
+@lru_cache(_STATEMENTS)
+def _look_sql(topic: str, for_due: bool) -> str:
+    """One text of all priorities: number, claimed, stable, low, last id, whether more is due."""
+    lasts = " ".join(
+        f"WHEN '{one.label}' THEN (SELECT MAX(id) FROM {tables.messages(topic, one)})"
+        for one in BY_URGENCY
+    )
+    due = _IS_DUE.format(claims=tables.claims(topic), retries=tables.retries(topic))
+    return (
+        "SELECT GROUP_CONCAT(c.priority+0,',',c.claimed,',',s.stable_id,',',s.low_id,',',"
+        f"IFNULL(CASE c.priority {lasts} END,0),',',{due if for_due else 0} SEPARATOR ';') "
+        f"FROM {tables.cursors(topic)} c JOIN `msg_readable` s "
+        "ON s.topic=%s AND s.priority=c.priority "
+        "WHERE c.group_key=%s AND c.token='' AND c.queue_id=0"
+    )
+
+
+def claim(
+    session: DbConnection,
+    topic: str,
+    reader: ConsumerSpec,
+    next_ids: NextIds,
+    row: int,
+    acks: Sequence[Key],
+) -> ClaimedRange | None:
+    """Claim the ids with a free row of the reader, or that of the range in ``acks``, which is
+    committed by it. None, and nothing is changed, when something is not as it was."""
+    priority, size = next_ids.priority, next_ids.size
+    epoch = random.getrandbits(62)
+    sql = _claim_sql(topic, priority, bool(acks)).format(
+        epoch=epoch, size=size, low=next_ids.low - 1, high=next_ids.stable - size, row=row,
+        lease=reader.lease_ms, held=acks[0][1] if acks else 0,
+    )  # fmt: skip
+    found, start = session.change(sql, [reader.token, reader.group, reader.group, reader.token])
+    if not found:
+        return None
+    if not start:
+        sql = f"SELECT start_id FROM {tables.claims(topic)} WHERE id=%s"
+        [(start,)] = session.rows(sql, (row,))
+    return ClaimedRange(row, epoch, ClaimRange(priority, start, start + size - 1, 1))
+
+
+@lru_cache(_STATEMENTS)
+def _claim_sql(topic: str, priority: Priority, is_commit: bool) -> str:
+    """Numbers are left to format(), texts to the driver."""
+    # The position may be read before or after it is moved (the order in an UPDATE of several
+    # tables is the server's): the epoch, used once, shows which.
+    moved = "(c.epoch={epoch})*{size}"
+    sql = (
+        f"UPDATE {tables.cursors(topic)} c STRAIGHT_JOIN {tables.claims(topic)} l "
+        f"SET l.start_id=LAST_INSERT_ID(c.claimed+1-{moved}),l.end_id=c.claimed+{{size}}-{moved},"
+        f"l.priority='{priority.label}',l.token=%s,l.epoch={{epoch}},l.attempts=1,"
+        f"l.lease_until_ms={NOW}+{{lease}},c.claimed=c.claimed+{{size}},c.epoch={{epoch}} "
+        f"WHERE c.group_key=%s AND c.token='' AND c.queue_id=0 AND c.priority='{priority.label}' "
+        "AND c.claimed BETWEEN {low} AND {high} "
+        # A text that is set, even to NULL, makes the server keep the new values in a file.
+        "AND l.id={row} AND l.group_id=%s AND l.token=%s AND l.nacked IS NULL AND "
+    )
+    if is_commit:
+        return sql + f"l.epoch={{held}} AND l.end_id>0 AND l.lease_until_ms>={NOW}"
+    return sql + "l.end_id=0"
