@@ -51,6 +51,7 @@ check: setup lint-page ## format, lint, types, import contracts, generated docs,
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/check_names.py
 	@$(BIN)/python scripts/gen_docs.py --check
+	@$(BIN)/python scripts/check_types.py
 	@$(MAKE) --no-print-directory site
 
 format: setup ## format the code and mend what lint can mend

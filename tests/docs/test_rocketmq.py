@@ -1,4 +1,4 @@
-"""The page of the RocketMQ SDK leaves nothing out."""
+"""The pages of the RocketMQ SDK leave nothing out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from headrace.rocketmq import errors
 from headrace.rocketmq.consuming.listeners import ConsumeContext
 from support import doc_pages
 
-PAGE = (doc_pages.DOCS / "rocketmq-sdk.md").read_text("utf-8")
+PAGES = sorted(doc_pages.DOCS.glob("rocketmq-*.md"))
+PAGE = "\n".join(page.read_text("utf-8") for page in PAGES)
 
 
 def missing(names: list[str]) -> list[str]:
@@ -46,9 +47,7 @@ def test_what_a_listener_can_say_is_on_the_page() -> None:
 
 def test_every_class_has_an_example() -> None:
     blocks = [
-        one.text
-        for one in doc_pages.blocks(doc_pages.DOCS / "rocketmq-sdk.md")
-        if one.language == "python"
+        one.text for page in PAGES for one in doc_pages.blocks(page) if one.language == "python"
     ]
     code = "\n".join(blocks)
     kinds = {name: getattr(rocketmq, name) for name in rocketmq.__all__}

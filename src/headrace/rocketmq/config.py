@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from headrace.rocketmq.consuming.allocation import AllocateStrategy, strategy_of
-from headrace.rocketmq.enums import AllocateQueueStrategy, ConsumeFromWhere, MessageModel
+from headrace.rocketmq.enums import (
+    AllocateQueueStrategy,
+    ConsumeFromWhere,
+    MessageModel,
+    OffsetFileFormat,
+)
 from headrace.rocketmq.errors import ConfigurationError
 from headrace.rocketmq.net import checks
+from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import TRACE_TOPIC
 
 _HALF_AN_HOUR = 30 * 60 * 1000
+THREAD_MIN, THREAD_MAX = 20, 64
 _STAMP = "%Y%m%d%H%M%S"
 
 
@@ -64,24 +72,29 @@ class ConsumerConfig(_ClientConfig):
 
     consumer_group: str
     namesrv_addr: str
-    message_model: MessageModel = MessageModel.CLUSTERING
+    message_model: MessageModel | str = MessageModel.CLUSTERING
     _: KW_ONLY
-    consume_thread_min: int = _number(20, 1, 1000)
-    consume_thread_max: int = _number(64, 1, 1000)
+    consume_thread_min: int = _number(THREAD_MIN, 1, 1000)
+    consume_thread_max: int = _number(THREAD_MAX, 1, 1000)
     pull_batch_size: int = _number(32, 1, 1024)
     pull_interval: int = _number(0, 0, 65_535)
     consume_timeout: int = _number(15, 1, 7 * 24 * 60)
     """Minutes until a message that is still being consumed is sent back (concurrent)."""
     max_reconsume_times: int = _number(16, -1, 1_000_000)
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_from_where: ConsumeFromWhere | str = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     consume_timestamp: int | str | datetime = 0
     """Milliseconds since 1970, a datetime, or yyyyMMddHHmmss; 0 = half an hour ago."""
-    allocate_queue_strategy: AllocateQueueStrategy | AllocateStrategy = (
+    allocate_queue_strategy: AllocateQueueStrategy | AllocateStrategy | str = (
         AllocateQueueStrategy.AVERAGE
     )
+    allocate_queues: Sequence[MessageQueue] = ()
+    """The queues of this member, for the strategy CONFIGURATION."""
+    machine_rooms: Sequence[str] = ()
+    """For the strategy MACHINE_ROOM: queues of brokers named `room@name` in these rooms."""
     persist_interval: int = _number(5000, 10, 3_600_000)
     persist_batch_size: int = _number(10, 1, 10_000)
     offset_store_path: str = "~/.rocketmq/offsets"
+    offset_file_format: OffsetFileFormat | str = OffsetFileFormat.JSON
     max_cache_size: int = _number(10_000, 1, 10_000_000)
     enable_auto_recovery: bool = True
     max_retry_times: int = _number(3, 0, 100)
@@ -112,17 +125,32 @@ class ConsumerConfig(_ClientConfig):
             "consume_from_where",
             checks.member_of("consume_from_where", ConsumeFromWhere, self.consume_from_where),
         )
+        self._set(
+            "offset_file_format",
+            checks.member_of("offset_file_format", OffsetFileFormat, self.offset_file_format),
+        )
         self._check()
         if self.consume_thread_min > self.consume_thread_max:
+            self._fit_threads()
+        self._set_suspension()
+        self._set("consume_timestamp", _milliseconds(self.consume_timestamp))
+        self._set("allocate_queues", tuple(self.allocate_queues))
+        self._set("machine_rooms", tuple(self.machine_rooms))
+        _ = self.strategy
+        if not isinstance(self.offset_store_path, str) or not self.offset_store_path:
+            raise ConfigurationError("offset_store_path is the name of a directory, not empty")
+
+    def _fit_threads(self) -> None:
+        """One of the two settings is enough: the other, if it has its default, follows."""
+        if self.consume_thread_min == THREAD_MIN:
+            self._set("consume_thread_min", self.consume_thread_max)
+        elif self.consume_thread_max == THREAD_MAX:
+            self._set("consume_thread_max", self.consume_thread_min)
+        else:
             raise ConfigurationError(
                 f"consume_thread_min is {self.consume_thread_min}, more than "
                 f"consume_thread_max, {self.consume_thread_max}"
             )
-        self._set_suspension()
-        self._set("consume_timestamp", _milliseconds(self.consume_timestamp))
-        strategy_of(self.allocate_queue_strategy)
-        if not isinstance(self.offset_store_path, str) or not self.offset_store_path:
-            raise ConfigurationError("offset_store_path is the name of a directory, not empty")
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -139,7 +167,7 @@ class ConsumerConfig(_ClientConfig):
 
     @property
     def strategy(self) -> AllocateStrategy:
-        return strategy_of(self.allocate_queue_strategy)
+        return strategy_of(self.allocate_queue_strategy, self.allocate_queues, self.machine_rooms)
 
     @property
     def start_timestamp(self) -> int:

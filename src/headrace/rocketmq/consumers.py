@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from headrace.rocketmq.config import ConsumerConfig
-from headrace.rocketmq.consuming.base_consumer import BaseConsumer
+from headrace.rocketmq.consuming.base_consumer import GroupConsumer
 from headrace.rocketmq.consuming.concurrent import ConcurrentService
 from headrace.rocketmq.consuming.orderly import OrderlyService
 from headrace.rocketmq.consuming.runners import ListenerRunner, TaskRunner, ThreadRunner
@@ -14,10 +12,8 @@ from headrace.rocketmq.net.lifecycle import AsyncClient, BlockingClient
 from headrace.rocketmq.offsets import OffsetStore
 
 
-class ConcurrentConsumer(BlockingClient, BaseConsumer):
-    """Messages in any order in many threads; a failed message delays no other."""
-
-    service_type: ClassVar[type[ConcurrentService | OrderlyService]] = ConcurrentService
+class BlockingConsumer(BlockingClient, GroupConsumer):
+    """Listeners run in threads."""
 
     def _runner(self) -> ListenerRunner:
         config = self.config
@@ -25,7 +21,13 @@ class ConcurrentConsumer(BlockingClient, BaseConsumer):
         return ThreadRunner(name, config.consume_thread_min, config.consume_thread_max)
 
 
-class OrderlyConsumer(ConcurrentConsumer):
+class ConcurrentConsumer(BlockingConsumer):
+    """Messages in any order in many threads; a failed message delays no other."""
+
+    service_type = ConcurrentService
+
+
+class OrderlyConsumer(BlockingConsumer):
     """Messages of a queue one after the other; a failed one blocks its queue."""
 
     service_type = OrderlyService
@@ -45,16 +47,20 @@ class TransactionConsumer(OrderlyConsumer):
         super().__init__(config, offset_store)
 
 
-class AsyncConcurrentConsumer(AsyncClient, BaseConsumer):
-    """Messages in any order, at most consume_thread_max at a time."""
-
-    service_type: ClassVar[type[ConcurrentService | OrderlyService]] = ConcurrentService
+class AsyncConsumer(AsyncClient, GroupConsumer):
+    """Listeners are tasks of the event loop."""
 
     def _runner(self) -> ListenerRunner:
         return TaskRunner(self.config.consume_thread_max)
 
 
-class AsyncOrderlyConsumer(AsyncConcurrentConsumer):
+class AsyncConcurrentConsumer(AsyncConsumer):
+    """Messages in any order, at most consume_thread_max at a time."""
+
+    service_type = ConcurrentService
+
+
+class AsyncOrderlyConsumer(AsyncConsumer):
     """Messages of a queue one after the other; a failed one blocks its queue."""
 
     service_type = OrderlyService

@@ -49,6 +49,14 @@ class ReadOffsetType(StrEnum):
     READ_FROM_STORE = "READ_FROM_STORE"
 
 
+class OffsetFileFormat(StrEnum):
+    """How a local offset file is written; both are read, whatever is set."""
+
+    JSON = "JSON"
+    LINES = "LINES"
+    """`topic@broker:queue=offset`, one queue per line."""
+
+
 class SelectorType(StrEnum):
     """The language of a selector's expression."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Self
@@ -30,7 +30,7 @@ class Message:
     topic: str
     body: bytes
     tags: str = ""
-    keys: str | tuple[str, ...] = ""
+    keys: str | Sequence[str] = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     delay_level: int = 0
     flag: int = 0
@@ -86,7 +86,7 @@ class Message:
 
     @property
     def key_list(self) -> tuple[str, ...]:
-        return tuple(self.keys.split()) if isinstance(self.keys, str) else self.keys
+        return tuple(self.keys.split() if isinstance(self.keys, str) else self.keys)
 
     def wire_properties(self) -> dict[str, str]:
         """Everything that travels as a property."""

@@ -18,8 +18,8 @@ ALL = "*"
 class MessageSelector:
     """An expression and the language it is written in."""
 
-    type: SelectorType
-    expression: str
+    type: SelectorType = SelectorType.TAG
+    expression: str = ALL
 
     @classmethod
     def by_tag(cls, expression: str = ALL) -> Self:

@@ -64,7 +64,6 @@ def test_defaults_are_those_of_the_original_api() -> None:
         ("namesrv_addr", "a:1;b"),
         ("message_model", "SOMETIMES"),
         ("consume_thread_min", 0),
-        ("consume_thread_min", 65),
         ("consume_thread_max", 1001),
         ("consume_thread_max", True),
         ("pull_batch_size", 0),
@@ -159,3 +158,23 @@ def test_secrets_are_not_shown() -> None:
     for made in (config(**keys), producer(**keys)):
         assert "clerk" in repr(made)
         assert "hush" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("given", "threads"),
+    [
+        ({"consume_thread_max": 8}, (8, 8)),
+        ({"consume_thread_min": 100}, (100, 100)),
+        ({"consume_thread_max": 30}, (20, 30)),
+    ],
+)
+def test_one_setting_is_enough_for_the_number_of_threads(
+    given: dict[str, int], threads: tuple[int, int]
+) -> None:
+    config = ConsumerConfig("g", "127.0.0.1:9876", **given)  # type: ignore[arg-type]
+    assert (config.consume_thread_min, config.consume_thread_max) == threads
+
+
+def test_contradicting_numbers_of_threads_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="consume_thread_min"):
+        ConsumerConfig("g", "127.0.0.1:9876", consume_thread_min=9, consume_thread_max=8)

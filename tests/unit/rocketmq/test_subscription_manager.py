@@ -178,7 +178,8 @@ def test_inactive_subscriptions_are_kept_but_not_sent(manager: SubscriptionManag
     manager.subscribe("b", SQL)
     assert manager.deactivate_subscription("a") is True
     assert manager.deactivate_subscription("unknown") is False
-    assert [one.topic for one in manager.to_subscription_data_list()] == ["b"]
+    found = manager.to_subscription_data_list()
+    assert [(one.topic, one.is_active) for one in found] == [("a", False), ("b", True)]
     assert [one.topic for one in manager.get_active_subscriptions()] == ["b"]
     assert manager.get_subscription_count() == 2
     metrics = manager.metrics

@@ -38,7 +38,7 @@ class DemoConsumer:
         config = ConsumerConfig(
             consumer_group=GROUP,
             namesrv_addr=namesrv_addr,
-            consume_from_where="CONSUME_FROM_FIRST_OFFSET",  # type: ignore[arg-type]
+            consume_from_where="CONSUME_FROM_FIRST_OFFSET",
         )
         self.consumer = ConcurrentConsumer(config)
         self.consumer.subscribe(TOPIC, "box || letter")

@@ -158,13 +158,13 @@ _PLAIN: dict[AllocateQueueStrategy, Callable[[], AllocateStrategy]] = {
     AllocateQueueStrategy.HASH: ConsistentHashAllocateStrategy,
     AllocateQueueStrategy.CONSISTENT_HASH: ConsistentHashAllocateStrategy,
 }
-_WITH_ARGUMENTS = {
-    AllocateQueueStrategy.CONFIGURATION: "ConfigurationAllocateStrategy(queues)",
-    AllocateQueueStrategy.MACHINE_ROOM: "MachineRoomAllocateStrategy(rooms)",
-}
 
 
-def strategy_of(value: AllocateQueueStrategy | str | AllocateStrategy) -> AllocateStrategy:
+def strategy_of(
+    value: AllocateQueueStrategy | str | AllocateStrategy,
+    queues: Collection[MessageQueue] = (),
+    rooms: Collection[str] = (),
+) -> AllocateStrategy:
     """The strategy object for a name of the enumeration; an object stays as it is."""
     if not isinstance(value, str):
         if isinstance(value, AllocateStrategy):
@@ -178,9 +178,12 @@ def strategy_of(value: AllocateQueueStrategy | str | AllocateStrategy) -> Alloca
     except ValueError:
         names = ", ".join(one.value for one in AllocateQueueStrategy)
         raise ConfigurationError(f"allocate_queue_strategy {value!r} is none of {names}") from None
-    if member in _WITH_ARGUMENTS:
-        raise ConfigurationError(
-            f"allocate_queue_strategy {member.value} needs to know more: "
-            f"give {_WITH_ARGUMENTS[member]} instead of the name"
-        )
+    if member is AllocateQueueStrategy.CONFIGURATION:
+        if not queues:
+            raise ConfigurationError("allocate_queue_strategy CONFIGURATION needs allocate_queues")
+        return ConfigurationAllocateStrategy(queues)
+    if member is AllocateQueueStrategy.MACHINE_ROOM:
+        if not rooms:
+            raise ConfigurationError("allocate_queue_strategy MACHINE_ROOM needs machine_rooms")
+        return MachineRoomAllocateStrategy(rooms)
     return _PLAIN[member]()

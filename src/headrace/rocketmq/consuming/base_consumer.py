@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -16,6 +16,7 @@ from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 from headrace.rocketmq.consuming.listeners import Listener, ListenerAdapter
 from headrace.rocketmq.consuming.orderly import OrderlyService
 from headrace.rocketmq.consuming.runners import ListenerRunner
+from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import ConfigurationError, StateError
 from headrace.rocketmq.metrics import ConsumerMetrics, Health, State
 from headrace.rocketmq.net.client_instance import client_id
@@ -29,10 +30,13 @@ from headrace.wire.remoting.names import in_namespace
 logger = logging.getLogger(__name__)
 
 
-class BaseConsumer(Client):
-    """Subscriptions, listener, state and numbers of a consumer."""
+class BaseConsumer(ABC):
+    """Subscriptions, listener, state and numbers of a consumer.
 
-    service_type: ClassVar[type[ConcurrentService | OrderlyService]]
+    A subclass of your own needs start() and shutdown(), and may override subscribe().
+    """
+
+    service_type: ClassVar[type[ConcurrentService | OrderlyService] | None] = None
 
     def __init__(self, config: ConsumerConfig, offset_store: OffsetStore | None = None) -> None:
         if not isinstance(config, ConsumerConfig):
@@ -56,6 +60,17 @@ class BaseConsumer(Client):
     def shutdown(self) -> Awaitable[None] | None:
         """Stop pulling, wait for listeners, store offsets, leave the group."""
 
+    @property
+    def running(self) -> bool:
+        return self._life.state is State.RUNNING
+
+    @running.setter
+    def running(self, value: bool) -> None:
+        """For start() and shutdown() of a subclass of your own."""
+        if isinstance(self, Client):
+            raise StateError("running cannot be set; call start() or shutdown()")
+        self._life.state = State.RUNNING if value else State.STOPPED
+
     # -- before and while it runs ------------------------------------------------------------
 
     def subscribe(self, topic: str, selector: MessageSelector | str | None = None) -> None:
@@ -70,7 +85,8 @@ class BaseConsumer(Client):
         """An object with consume_message(), a function or a coroutine function."""
         if self._life.state is not State.CREATED:
             raise StateError("the listener of a consumer cannot be changed after start()")
-        self._adapter = ListenerAdapter(listener, self.service_type.results)
+        allowed = self.service_type.results if self.service_type else tuple(ConsumeResult)
+        self._adapter = ListenerAdapter(listener, allowed)
         self.message_listener = listener
 
     def suspend(self) -> None:
@@ -98,8 +114,10 @@ class BaseConsumer(Client):
     def health(self) -> Health:
         """Whether it works, and what keeps it from working."""
         state, core = self._life.state, self._core
-        if core is None or state is not State.RUNNING:
+        if state is not State.RUNNING:
             return Health(state, ok=False, problems=(f"the consumer is {state.value}",))
+        if core is None:
+            return Health(state, ok=True)
         problems = core.instance.problems.texts()
         beat = core.instance.problems.last_heartbeat
         return Health(state, not problems, problems, len(core.owned()), beat)
@@ -115,16 +133,20 @@ class BaseConsumer(Client):
             "lag": sum(a.lag for a in owned),
         }
 
-    # -- for the kinds of consumers ----------------------------------------------------------
-
-    @abstractmethod
-    def _runner(self) -> ListenerRunner:
-        """Where listeners run."""
-
     def _running_core(self) -> ConsumerCore:
         self._life.check_running()
         assert self._core is not None
         return self._core
+
+
+class GroupConsumer(Client, BaseConsumer):
+    """A member of a group, without its way to wait."""
+
+    service_type: ClassVar[type[ConcurrentService | OrderlyService]]
+
+    @abstractmethod
+    def _runner(self) -> ListenerRunner:
+        """Where listeners run."""
 
     def _check_ready(self) -> ListenerAdapter:
         if self._adapter is None:

@@ -260,6 +260,7 @@ def _store_for(
             client_id,
             enable_auto_recovery=config.enable_auto_recovery,
             max_retry_times=config.max_retry_times,
+            file_format=config.offset_file_format,
         )
     return RemoteOffsetStore(
         broker_offsets,

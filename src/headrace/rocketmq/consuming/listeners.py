@@ -39,17 +39,27 @@ class ConsumeContext:
     auto_commit: bool = True
 
 
+Result = ConsumeResult | Awaitable[ConsumeResult]
+
+
 class MessageListener(ABC):
     """Base of listeners; anything that can be called works as well."""
 
     @abstractmethod
     def consume_message(
-        self, messages: list[MessageExt]
-    ) -> ConsumeResult | Awaitable[ConsumeResult]:
-        """Also (messages, context), and `async def` for either."""
+        self,
+        messages: list[MessageExt],
+        *args: Any,  # noqa: ANN401 - so that type checkers take both forms
+        **kwargs: Any,  # noqa: ANN401
+    ) -> Result:
+        """Takes (messages) or (messages, context), and may be `async def`."""
 
 
-Listener = MessageListener | Callable[..., Any]
+Listener = (
+    MessageListener
+    | Callable[[list[MessageExt]], Result]
+    | Callable[[list[MessageExt], ConsumeContext], Result]
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ class Membership:
 
     def subscription_data(self) -> list[SubscriptionData]:
         """The active subscriptions, and that of the retry topic."""
-        data = self._subscriptions.to_subscription_data_list()
+        entries = self._subscriptions.get_active_subscriptions()
+        data = [one.subscription_data for one in entries]
         if space := self._config.namespace:
             data = [replace(one, topic=in_namespace(space, one.topic)) for one in data]
         return data if self._config.is_broadcasting else [*data, self._retry]
@@ -82,7 +83,7 @@ class Membership:
             name=config.consumer_group,
             subscriptions=tuple(wire_subscription(one) for one in self.subscription_data()),
             model=ConsumeModel.CLUSTERING if is_shared else ConsumeModel.BROADCASTING,
-            start_from=ConsumeFrom[config.consume_from_where.value],
+            start_from=ConsumeFrom[str(config.consume_from_where)],
         )
         return Heartbeat(self._instance.client_id, (CLIENT_INNER_PRODUCER,), (group,))
 

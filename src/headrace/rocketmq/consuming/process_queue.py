@@ -225,6 +225,7 @@ class Assignment:
         self.arrived = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
         self._store = store
+        self._reported = -1
 
     @property
     def dropped(self) -> bool:
@@ -254,5 +255,6 @@ class Assignment:
         if self.cached.dropped:
             return
         offset = self.finished_offset
-        if offset >= 0:
-            self._store.update_offset(self.queue, offset, increase_only=True)
+        if offset >= max(self._reported, 0):
+            self._reported = offset
+            self._store.update_offset(self.queue, offset)

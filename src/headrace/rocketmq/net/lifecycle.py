@@ -144,10 +144,6 @@ class Client(ABC):
 
     _life: Lifecycle
 
-    @property
-    def running(self) -> bool:
-        return self._life.state is State.RUNNING
-
     @abstractmethod
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
         """Connect; returns what a forked child has to call."""

@@ -13,12 +13,13 @@ from threading import Lock
 from typing import Any
 
 from headrace.errors import MalformedError
+from headrace.rocketmq.enums import OffsetFileFormat
 from headrace.rocketmq.errors import OffsetFileError, OffsetStoreError
 from headrace.rocketmq.offsets.offset_store import NOT_FOUND, OffsetEntry, TableOffsetStore
 from headrace.wire.remoting.message_queue import MessageQueue, take_offsets
 
 VERSION = 1
-_LINE = re.compile(r"(?P<topic>.+)@(?P<broker>[^@]+):(?P<queue>\d+)=(?P<offset>\d+)")
+_LINE = re.compile(r"(?P<topic>[^@]+)@(?P<broker>.+):(?P<queue>\d+)=(?P<offset>\d+)")
 
 
 def dump(entries: Iterable[OffsetEntry]) -> bytes:
@@ -32,6 +33,15 @@ def dump(entries: Iterable[OffsetEntry]) -> bytes:
         for entry in sorted(entries, key=lambda one: one.queue)
     ]
     return json.dumps({"version": VERSION, "offsets": offsets}, indent=1).encode() + b"\n"
+
+
+def dump_lines(entries: Iterable[OffsetEntry]) -> bytes:
+    """One queue per line: topic@broker:queue=offset."""
+    lines = [
+        f"{one.queue.topic}@{one.queue.broker_name}:{one.queue.queue_id}={one.offset}\n"
+        for one in sorted(entries, key=lambda one: one.queue)
+    ]
+    return "".join(lines).encode()
 
 
 def parse(data: bytes) -> list[OffsetEntry]:
@@ -87,8 +97,10 @@ class LocalOffsetStore(TableOffsetStore):
         *,
         enable_auto_recovery: bool = True,
         max_retry_times: int = 3,
+        file_format: OffsetFileFormat | str = OffsetFileFormat.JSON,
     ) -> None:
         super().__init__()
+        self._dump = dump if file_format == OffsetFileFormat.JSON else dump_lines
         folder = Path(directory).expanduser() / _file_name(client_id) / _file_name(group)
         self.path = folder / "offsets.json"
         self.backup = folder / "offsets.json.bak"
@@ -181,7 +193,7 @@ class LocalOffsetStore(TableOffsetStore):
     def _save(self, entries: list[OffsetEntry]) -> None:
         with self._writing:
             offsets = {**self._saved, **{entry.queue: entry for entry in entries}}
-            data = dump(offsets.values())
+            data = self._dump(offsets.values())
             problem: OSError | None = None
             for _ in range(self._tries):
                 try:

@@ -36,7 +36,7 @@ class OffsetStore(ABC):
         """Read what was stored before."""
 
     @abstractmethod
-    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
+    def update_offset(self, queue: MessageQueue, offset: int) -> None:
         """Remember an offset. Never waits for a disk or a broker."""
 
     @abstractmethod
@@ -48,20 +48,15 @@ class OffsetStore(ABC):
         """Store every offset that has changed; an exception when one fails."""
 
     @abstractmethod
-    def read_offset(
-        self,
-        queue: MessageQueue,
-        read_type: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE,
-    ) -> int:
+    def read_offset(self, queue: MessageQueue, read_type: ReadOffsetType) -> int:
         """The offset, -1 when there is none; an exception when the store fails."""
 
-    @abstractmethod
-    def remove_offset(self, queue: MessageQueue) -> None:
-        """Forget a queue in memory; what is stored stays."""
+    def remove_offset(self, queue: MessageQueue) -> None:  # noqa: B027 - need not be overridden
+        """Forget a queue in memory, which another member has now; what is stored stays."""
 
-    @abstractmethod
     def entries(self) -> list[OffsetEntry]:
-        """What is in memory."""
+        """What is in memory, for reports to operators."""
+        return []
 
 
 class OffsetTable:

@@ -29,6 +29,10 @@ class BaseProducer(Client):
         self._life = Lifecycle(f"{type(self).__name__} of group {group!r}", f"rocketmq-{group}")
         self._core: ProducerCore | None = None
 
+    @property
+    def running(self) -> bool:
+        return self._life.state is State.RUNNING
+
     def health(self) -> Health:
         if self._core is None or not self.running:
             state = self._life.state

@@ -191,9 +191,12 @@ class SubscriptionManager:
     # -- conversions -------------------------------------------------------------------------
 
     def to_subscription_data_list(self) -> list[SubscriptionData]:
-        """The active subscriptions, as heartbeats carry them."""
+        """All subscriptions as heartbeats carry them; inactive ones are marked."""
         with self._lock:
-            return [one.subscription_data for one in self._entries.values() if one.is_active]
+            return [
+                replace(one.subscription_data, is_active=one.is_active)
+                for one in self._entries.values()
+            ]
 
     def from_subscription_data_list(
         self, data: Iterable[SubscriptionData | Mapping[str, Any]]
@@ -204,7 +207,10 @@ class SubscriptionManager:
             for one in data
         ]
         self._replace(
-            SubscriptionEntry(one.topic, _checked(one.topic, one.selector), one) for one in records
+            SubscriptionEntry(
+                one.topic, _checked(one.topic, one.selector), one, is_active=one.is_active
+            )
+            for one in records
         )
 
     def export_subscriptions(self) -> dict[str, Any]:

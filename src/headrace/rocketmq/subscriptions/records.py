@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -18,6 +18,12 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def _time(text: str) -> datetime:
+    """A time without a zone is local, as datetime.now() gives it."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.astimezone(UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
     """A subscription as sent to brokers in heartbeats."""
@@ -28,6 +34,8 @@ class SubscriptionData:
     tags_set: tuple[str, ...] = ()
     code_set: tuple[int, ...] = ()
     sub_version: int = 0
+    is_active: bool = True
+    """Inactive subscriptions are kept and not sent to brokers."""
 
     @classmethod
     def from_selector(cls, topic: str, selector: MessageSelector, version: int = 0) -> Self:
@@ -51,11 +59,14 @@ class SubscriptionData:
         text = data.get("subString", data.get("sub_string", ALL))
         selector = MessageSelector.from_dict({"type": kind, "expression": text})
         version = int(data.get("subVersion", data.get("sub_version", 0)) or 0)
-        return cls.from_selector(data["topic"], selector, version)
+        made = cls.from_selector(data["topic"], selector, version)
+        return replace(made, is_active=bool(data.get("isActive", data.get("is_active", True))))
 
     def to_dict(self) -> dict[str, Any]:
-        """As in a heartbeat."""
+        """As in a heartbeat; inactive ones are marked."""
+        inactive = {} if self.is_active else {"isActive": False}
         return {
+            **inactive,
             "classFilterMode": False,
             "topic": self.topic,
             "subString": self.sub_string,
@@ -110,8 +121,8 @@ class SubscriptionEntry:
                 if kept
                 else SubscriptionData.from_selector(data["topic"], selector)
             ),
-            created_at=datetime.fromisoformat(data["created_at"]),
-            updated_at=datetime.fromisoformat(data["updated_at"]),
+            created_at=_time(data["created_at"]),
+            updated_at=_time(data["updated_at"]),
             is_active=bool(data.get("is_active", True)),
         )
 
@@ -142,7 +153,7 @@ class SubscriptionConflict:
             existing_selector=MessageSelector.from_dict(data["existing_selector"]),
             new_selector=MessageSelector.from_dict(data["new_selector"]),
             conflict_type=ConflictType(data["conflict_type"]),
-            timestamp=datetime.fromisoformat(data["timestamp"]),
+            timestamp=_time(data["timestamp"]),
         )
 
 

@@ -120,9 +120,9 @@ def test_machine_room_ignores_other_rooms() -> None:
 def test_names_of_the_enumeration() -> None:
     assert strategy_of("AVG").name == "AVG"
     assert strategy_of(AllocateQueueStrategy.HASH).name == "CONSISTENT_HASH"
-    with pytest.raises(ConfigurationError, match="ConfigurationAllocateStrategy"):
+    with pytest.raises(ConfigurationError, match="allocate_queues"):
         strategy_of(AllocateQueueStrategy.CONFIGURATION)
-    with pytest.raises(ConfigurationError, match="MachineRoomAllocateStrategy"):
+    with pytest.raises(ConfigurationError, match="machine_rooms"):
         strategy_of("MACHINE_ROOM")
     with pytest.raises(ConfigurationError, match="AVG"):
         strategy_of("nonsense")
