@@ -6,210 +6,36 @@ the flag and `HEADRACE_AMQP_PORT` the variable. No other module reads a setting 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import ConfigError
+from headrace.option_types import (
+    AMOUNT,
+    ENGINES,
+    FILE,
+    KIB,
+    MIB,
+    NAMES,
+    PATH,
+    PORT,
+    SECONDS,
+    SIZE,
+    TEXT,
+    YES_NO,
+    OptionType,
+    choice,
+    size_up_to,
+    whole,
+)
 
 ENV_PREFIX = "HEADRACE_"
-KIB, MIB = 1024, 1024 * 1024
 ROCKETMQ_BODY_MAX = 16 * MIB - 128 * KIB  # clients read frames of 16 MiB
 
 T = TypeVar("T")
-
-
-# -- kinds of values -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class OptionType:
-    """How a value is read (from text or TOML; ValueError when unfit) and what is allowed."""
-
-    allowed: str
-    read: Callable[[Any], Any]
-    metavar: str
-    show: Callable[[Any], str] = str
-
-
-def parse_size(value: object) -> int:
-    """Bytes from `1048576`, `"50MB"` (powers of 1000), `"50MiB"` or `"50M"` (powers of 1024)."""
-    match = re.fullmatch(r"([0-9]+)(\.[0-9]+)?\s*(?:([kmgt])(i?b)?|b)?", _plain(value).lower())
-    if match is None:
-        raise ValueError(value)
-    whole, fraction, prefix, suffix = match.groups()
-    if fraction and not prefix:  # "0.4" means 40% elsewhere; as bytes it can only be a mistake
-        raise ValueError(value)
-    unit = (1000 if suffix == "b" else 1024) ** ("kmgt".index(prefix) + 1) if prefix else 1
-    size = int(whole) * unit + int(float(fraction or 0) * unit)
-    if size >= 2**63:
-        raise ValueError(value)
-    return size
-
-
-def parse_amount(value: object, total: int) -> int:
-    """Bytes from a size, or from a percentage of `total` such as `"40%"`."""
-    text = _plain(value)
-    if not text.endswith("%"):
-        return parse_size(text)
-    percent = _number(text[:-1])
-    if not 0 < percent <= 100:
-        raise ValueError(value)
-    return int(total * percent / 100)
-
-
-def format_size(size: int) -> str:
-    """The shortest exact spelling that `parse_size` reads back."""
-    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if size and size % KIB**power == 0:
-            return f"{size // KIB**power}{unit}"
-    return str(size)
-
-
-def _plain(value: object) -> str:
-    # bool is an int in Python, and `amqp_port = true` is a slip, not port 1
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(value)
-    return str(value).strip()
-
-
-def _number(value: object) -> float:
-    text = _plain(value)
-    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]+)?", text):  # no nan, no inf, no sign
-        raise ValueError(value)
-    return float(text)
-
-
-def _read_seconds(value: object) -> float:
-    if not (seconds := _number(value)):
-        raise ValueError(value)
-    return seconds
-
-
-def _read_text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(value)
-    return value
-
-
-def _read_names(value: object) -> tuple[str, ...]:
-    """Names from `"a,b"` or a list; `"none"` is no name."""
-    parts = value if isinstance(value, list | tuple) else _read_text(value).split(",")
-    names = tuple(_read_text(part).strip() for part in parts)
-    return () if names == ("none",) else names
-
-
-def _read_engines(value: object) -> tuple[tuple[str, str], ...]:
-    """(name, url) pairs from `NAME=mysql://...`, several of them, or a table."""
-    if isinstance(value, Mapping):
-        pairs = [(name, _read_text(url)) for name, url in value.items()]
-    else:
-        parts = value if isinstance(value, list | tuple) else _read_text(value).split()
-        pairs = [_read_engine(part) for part in parts]
-    for name, url in pairs:
-        if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", name) or name in _BUILT_IN_ENGINES:
-            raise ValueError(value)
-        if not re.fullmatch(r"(mysql|mariadb)://.+", url):
-            raise ValueError(value)
-    if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError(value)
-    return tuple(pairs)
-
-
-def _read_engine(part: object) -> tuple[str, str]:
-    if isinstance(part, tuple) and len(part) == 2:
-        return _read_text(part[0]), _read_text(part[1])
-    name, _, url = _read_text(part).partition("=")
-    return name, url
-
-
-def _read_path(value: object) -> Path:
-    if isinstance(value, Path):
-        return value
-    if "\0" in (text := _read_text(value)):
-        raise ValueError(value)
-    return Path(text).expanduser()
-
-
-def _read_file(value: object) -> Path:
-    path = _read_path(value)
-    if not path.is_file():
-        raise ValueError(value)
-    return path
-
-
-def _read_yes_no(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    words = {"true": True, "yes": True, "on": True, "1": True}
-    words |= {"false": False, "no": False, "off": False, "0": False}
-    try:
-        return words[_plain(value).lower()]
-    except KeyError:
-        raise ValueError(value) from None
-
-
-def _read_amount(value: object) -> str:
-    parse_amount(value, total=0)
-    return _plain(value)
-
-
-def _whole(low: int, high: int, metavar: str = "N") -> OptionType:
-    def read(value: object) -> int:
-        text = _plain(value)
-        if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
-            raise ValueError(value)
-        return int(text)
-
-    return OptionType(f"a whole number from {low} to {high}", read, metavar)
-
-
-def _choice(*words: str) -> OptionType:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise ValueError(value)
-        return value
-
-    return OptionType(f"one of {', '.join(words)}", read, "|".join(words))
-
-
-_BUILT_IN_ENGINES = ("log", "memory")
-_ENGINES = OptionType(
-    "NAME=mysql://user:password@host/database, with a name of a-z, 0-9, _ and - of its own",
-    _read_engines,
-    "NAME=URL",
-    lambda pairs: ", ".join(name for name, _ in pairs) or "none",
-)
-_NAMES = OptionType(
-    "names separated by commas, or none", _read_names, "NAMES", lambda names: ",".join(names)
-)
-_TEXT = OptionType("text that is not empty", _read_text, "TEXT")
-_PATH = OptionType("a path", _read_path, "PATH", lambda path: f"./{path}")
-_FILE = OptionType("the path of an existing file", _read_file, "FILE")
-_YES_NO = OptionType("true or false", _read_yes_no, "", lambda value: str(value).lower())
-_SECONDS = OptionType("a number of seconds above 0", _read_seconds, "SECONDS", "{:g}".format)
-_SIZE = OptionType(
-    'a number of bytes, or a size such as "50MB" or "16MiB"', parse_size, "SIZE", format_size
-)
-
-
-def _size_up_to(largest: int) -> OptionType:
-    def read(value: object) -> int:
-        size = parse_size(value)
-        if not 1 <= size <= largest:
-            raise ValueError(value)
-        return size
-
-    return OptionType(f"a size up to {format_size(largest)}", read, "SIZE", format_size)
-
-
-_AMOUNT = OptionType(
-    'a size such as "512MiB", or a share of the memory such as "40%"', _read_amount, "AMOUNT"
-)
-_PORT = _whole(0, 65535, "PORT")
 
 
 # -- the declarations ------------------------------------------------------------------------
@@ -237,12 +63,12 @@ class Option:
 
     @property
     def is_switch(self) -> bool:
-        return self.kind is _YES_NO
+        return self.kind is YES_NO
 
     @property
     def is_list(self) -> bool:
         """The flag can be given several times."""
-        return self.kind is _ENGINES
+        return self.kind is ENGINES
 
     @property
     def default_text(self) -> str:
@@ -261,170 +87,170 @@ class Config:
     """The settings of one broker. Built by `load`, or directly in tests."""
 
     data_dir: Path = _option(
-        Path("headrace-data"), "Files", "Directory that holds everything the broker keeps.", _PATH
+        Path("headrace-data"), "Files", "Directory that holds everything the broker keeps.", PATH
     )
     ready_file: Path | None = _option(
-        None, "Files", "Written once all listeners are up: a JSON object with pid and ports.", _PATH
+        None, "Files", "Written once all listeners are up: a JSON object with pid and ports.", PATH
     )
     load_definitions: Path | None = _option(
-        None, "Files", "Definitions (RabbitMQ's JSON) to import at start.", _FILE
+        None, "Files", "Definitions (RabbitMQ's JSON) to import at start.", FILE
     )
     segment_size: int = _option(
-        32 * MIB, "Files", "Size of one file of the log; space comes back file by file.", _SIZE
+        32 * MIB, "Files", "Size of one file of the log; space comes back file by file.", SIZE
     )
 
     host: str = _option(
-        "127.0.0.1", "Listeners", "Address to listen on; `::` is all, of IPv6 and IPv4.", _TEXT
+        "127.0.0.1", "Listeners", "Address to listen on; `::` is all, of IPv6 and IPv4.", TEXT
     )
-    amqp: bool = _option(True, "Listeners", "Listen for AMQP 0-9-1 without TLS.", _YES_NO)
-    amqp_port: int = _option(5672, "Listeners", "Port for AMQP; 0 takes any free one.", _PORT)
+    amqp: bool = _option(True, "Listeners", "Listen for AMQP 0-9-1 without TLS.", YES_NO)
+    amqp_port: int = _option(5672, "Listeners", "Port for AMQP; 0 takes any free one.", PORT)
     amqps_port: int | None = _option(
         None,
         "Listeners",
         "Port for AMQP over TLS; 0 takes any free one. Needs tls_cert; with it, and no port for "
         "TLS named, 5671.",
-        _PORT,
+        PORT,
     )
-    native: bool = _option(True, "Listeners", "Listen for the native protocol.", _YES_NO)
+    native: bool = _option(True, "Listeners", "Listen for the native protocol.", YES_NO)
     native_port: int = _option(
-        9090, "Listeners", "Port for the native protocol; 0 takes any free one.", _PORT
+        9090, "Listeners", "Port for the native protocol; 0 takes any free one.", PORT
     )
     native_tls_port: int | None = _option(
         None,
         "Listeners",
         "Port for the native protocol over TLS; 0 takes any free one. Needs tls_cert; with it, and "
         "no port for TLS named, 9091.",
-        _PORT,
+        PORT,
     )
     http: bool = _option(
-        True, "Listeners", "Serve the management API, the metrics and the page.", _YES_NO
+        True, "Listeners", "Serve the management API, the metrics and the page.", YES_NO
     )
-    http_port: int = _option(15672, "Listeners", "Port for HTTP; 0 takes any free one.", _PORT)
+    http_port: int = _option(15672, "Listeners", "Port for HTTP; 0 takes any free one.", PORT)
     https_port: int | None = _option(
         None,
         "Listeners",
         "Port for HTTP over TLS; 0 takes any free one. Needs tls_cert; with it, and no port for "
         "TLS named, 15671.",
-        _PORT,
+        PORT,
     )
     http_allowed_hosts: str | None = _option(
         None,
         "Listeners",
         "Names, with commas between, by which browsers may reach the HTTP port, besides localhost "
         "and plain addresses.",
-        _TEXT,
+        TEXT,
     )
     remoting: bool = _option(
-        True, "Listeners", "Listen for RocketMQ clients, as name server and as broker.", _YES_NO
+        True, "Listeners", "Listen for RocketMQ clients, as name server and as broker.", YES_NO
     )
     namesrv: bool = _option(
         True,
         "Listeners",
         "Listen on the port of RocketMQ's name server; without remoting there is none either.",
-        _YES_NO,
+        YES_NO,
     )
     namesrv_port: int = _option(
-        9876, "Listeners", "Port of the RocketMQ name server; 0 takes any free one.", _PORT
+        9876, "Listeners", "Port of the RocketMQ name server; 0 takes any free one.", PORT
     )
     remoting_port: int = _option(
-        10911, "Listeners", "Port of the RocketMQ broker; 0 takes any free one.", _PORT
+        10911, "Listeners", "Port of the RocketMQ broker; 0 takes any free one.", PORT
     )
     remoting_tls: str = _option(
         "optional",
         "Listeners",
         "With tls_cert: whether RocketMQ clients may come without TLS.",
-        _choice("optional", "required"),
+        choice("optional", "required"),
     )
     advertise_host: str | None = _option(
         None,
         "Listeners",
         "Host that RocketMQ clients are to connect to; not set: the one they have connected to.",
-        _TEXT,
+        TEXT,
     )
     tls_cert: Path | None = _option(
-        None, "Listeners", "Certificate chain of the server, PEM. Needs tls_key.", _FILE
+        None, "Listeners", "Certificate chain of the server, PEM. Needs tls_key.", FILE
     )
-    tls_key: Path | None = _option(None, "Listeners", "Private key of the certificate, PEM.", _FILE)
+    tls_key: Path | None = _option(None, "Listeners", "Private key of the certificate, PEM.", FILE)
     tls_ca: Path | None = _option(
-        None, "Listeners", "Authorities, PEM; when set, clients must show a certificate.", _FILE
+        None, "Listeners", "Authorities, PEM; when set, clients must show a certificate.", FILE
     )
     tls_client_certificates: str = _option(
         "required",
         "Listeners",
         "With tls_ca: whether a client may come without a certificate.",
-        _choice("required", "optional"),
+        choice("required", "optional"),
     )
     tls_user_from: str = _option(
         "common_name",
         "Listeners",
         "What in a client's certificate is the user, for logins without a password.",
-        _choice("common_name", "dns", "email", "uri"),
+        choice("common_name", "dns", "email", "uri"),
     )
 
     heartbeat: int = _option(
         60,
         "Connections",
         "Seconds between heartbeats offered to clients; 0 is none.",
-        _whole(0, 65535, "SECONDS"),
+        whole(0, 65535, "SECONDS"),
     )
     frame_max: int = _option(
         128 * KIB,
         "Connections",
         "Largest frame offered to clients, in bytes.",
-        _whole(4096, 2**31 - 1, "BYTES"),
+        whole(4096, 2**31 - 1, "BYTES"),
     )
     native_frame_max: int = _option(
-        64 * MIB, "Connections", "Largest frame of the native protocol.", _SIZE
+        64 * MIB, "Connections", "Largest frame of the native protocol.", SIZE
     )
     channel_max: int = _option(
-        2047, "Connections", "Channels a connection may open.", _whole(1, 65535)
+        2047, "Connections", "Channels a connection may open.", whole(1, 65535)
     )
     handshake_timeout: float = _option(
-        10.0, "Connections", "How long a connection may take to log in.", _SECONDS
+        10.0, "Connections", "How long a connection may take to log in.", SECONDS
     )
     max_unauthenticated_per_address: int = _option(
         100,
         "Connections",
         "Connections from one address that have not logged in yet.",
-        _whole(1, 1_000_000),
+        whole(1, 1_000_000),
     )
 
-    max_message_size: int = _option(16 * MIB, "Limits", "Largest message body.", _SIZE)
+    max_message_size: int = _option(16 * MIB, "Limits", "Largest message body.", SIZE)
     http_max_body: int = _option(
         32 * MIB,
         "Limits",
         "Largest body of an HTTP request; only definitions and publishes may exceed 1 MiB.",
-        _SIZE,
+        SIZE,
     )
     rocketmq_max_message_size: int = _option(
         4 * MIB,
         "Limits",
         "Largest body of a message from a RocketMQ client; at most 16 MiB less 128 KiB, because "
         "clients cannot read larger frames.",
-        _size_up_to(ROCKETMQ_BODY_MAX),
+        size_up_to(ROCKETMQ_BODY_MAX),
     )
     rocketmq_pull_limit: int = _option(
-        32, "Limits", "Most messages that one pull of a RocketMQ client gets.", _whole(1, 1024)
+        32, "Limits", "Most messages that one pull of a RocketMQ client gets.", whole(1, 1024)
     )
     auto_create_topics: bool = _option(
         True,
         "Limits",
         "Make a topic when a RocketMQ client sends to one that is not there.",
-        _YES_NO,
+        YES_NO,
     )
     events: bool = _option(
         False,
         "Limits",
         "Note in the topic `$events` what happens to stored messages, for `headrace report`.",
-        _YES_NO,
+        YES_NO,
     )
     memory_high_watermark: str = _option(
-        "40%", "Limits", "Memory use above which publishers are held back.", _AMOUNT
+        "40%", "Limits", "Memory use above which publishers are held back.", AMOUNT
     )
     disk_free_limit: int = _option(
-        50 * MIB, "Limits", "Free disk space below which publishers are held back.", _SIZE
+        50 * MIB, "Limits", "Free disk space below which publishers are held back.", SIZE
     )
-    shutdown_timeout: float = _option(10.0, "Limits", "How long a clean stop may take.", _SECONDS)
+    shutdown_timeout: float = _option(10.0, "Limits", "How long a clean stop may take.", SECONDS)
 
     engine: tuple[tuple[str, str], ...] = field(
         default=(),
@@ -435,7 +261,7 @@ class Config:
                 "An engine for topics besides `log`: a database. The flag can be given several "
                 "times; in the file it is a table `[engines]` of names and URLs. Passwords in it "
                 "are better kept in the file.",
-                _ENGINES,
+                ENGINES,
             )
         },
     )
@@ -445,55 +271,55 @@ class Config:
         "High availability",
         "Keep everything in a database and stand by for other nodes: `ENGINE/SHARD`, where "
         "ENGINE is the name of an `engine`.",
-        _TEXT,
+        TEXT,
     )
     node: str = _option(
-        "", "High availability", "Name of this node among those that share a shard.", _TEXT
+        "", "High availability", "Name of this node among those that share a shard.", TEXT
     )
     address: str = _option(
-        "127.0.0.1", "High availability", "Host by which other nodes reach this one.", _TEXT
+        "127.0.0.1", "High availability", "Host by which other nodes reach this one.", TEXT
     )
     share_lease: float = _option(
         5.0,
         "High availability",
         "How long a node may be silent before another one takes over; the same on all nodes.",
-        _SECONDS,
+        SECONDS,
     )
 
     log_level: str = _option(
         "info",
         "Logging",
         "Least important messages to show.",
-        _choice("debug", "info", "warning", "error"),
+        choice("debug", "info", "warning", "error"),
     )
-    log_format: str = _option("text", "Logging", "Form of the log.", _choice("text", "json"))
+    log_format: str = _option("text", "Logging", "Form of the log.", choice("text", "json"))
 
     cluster_name: str = _option(
-        "headrace@localhost", "Identity", "Name of the cluster, as sent to clients.", _TEXT
+        "headrace@localhost", "Identity", "Name of the cluster, as sent to clients.", TEXT
     )
     default_user: str = _option(
-        "guest", "Identity", "User made when the data directory is new.", _TEXT
+        "guest", "Identity", "User made when the data directory is new.", TEXT
     )
     default_password: str = _option(
-        "guest", "Identity", "Password of that user.", _TEXT, secret=True
+        "guest", "Identity", "Password of that user.", TEXT, secret=True
     )
     rocketmq_user: str = _option(
         "guest",
         "Identity",
         "User whom RocketMQ clients on this machine act as when they do not sign.",
-        _TEXT,
+        TEXT,
     )
     loopback_users: tuple[str, ...] = _option(
         ("guest",),
         "Identity",
         "Users who may log in from this machine only, separated by commas, or `none`.",
-        _NAMES,
+        NAMES,
     )
     strict_topic_permissions: bool = _option(
         False,
         "Identity",
         "Topic permissions restrict dead-lettering, alternate exchanges and exchange bindings too.",
-        _YES_NO,
+        YES_NO,
     )
 
 

@@ -17,6 +17,7 @@ from headrace.testing import wait_for
 from headrace.verify.amqp_connection import ConnectionLost, VerifyConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.method_codec import method_frame
 from headrace.wire.amqp.properties import Properties
 from headrace.wire.native.payloads import Op
 from support import brokers
@@ -40,7 +41,7 @@ def transaction(broker: brokers.Broker, stack: ExitStack) -> Callable[[], None]:
     link = connected(broker, stack)
     link.call(1, m.TxSelect(), m.TxSelectOk)
     content = make_content(Properties(delivery_mode=2), bytes(100), 1)
-    publishes = [m.method_frame(1, m.BasicPublish(routing_key=name)) + content for name in QUEUES]
+    publishes = [method_frame(1, m.BasicPublish(routing_key=name)) + content for name in QUEUES]
     for _ in range(0, EACH, 1000):
         link.send_bytes(b"".join(publishes) * 1000)
     link.call(1, m.BasicQos(), m.BasicQosOk)  # all of it was taken

@@ -8,6 +8,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace.wire.amqp.methods  # noqa: F401 - declares them
 from headrace.errors import BrokerError
 from headrace.wire.amqp import method_fields
 from headrace.wire.amqp.content import (
@@ -21,7 +22,7 @@ from headrace.wire.amqp.content import (
     reframe,
     with_properties,
 )
-from headrace.wire.amqp.methods import METHODS, Method, decode_method, method_frame
+from headrace.wire.amqp.method_codec import METHODS, Method, decode_method, method_frame
 from headrace.wire.amqp.properties import (
     HeaderTable,
     Properties,

@@ -13,6 +13,7 @@ from headrace.errors import BrokerError, FatalError
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import body_of, body_size, make_content
 from headrace.wire.amqp.error_codes import reply_of
+from headrace.wire.amqp.method_codec import method_frame
 from headrace.wire.amqp.properties import HeaderTable, Properties
 from headrace.wire.amqp.reader import (
     ACK,
@@ -30,12 +31,12 @@ MAX_MESSAGE = 20_000
 
 
 def publish(channel: int, key: str, body: bytes, properties: Properties | None = None) -> bytes:
-    method = m.method_frame(channel, m.BasicPublish(exchange="x", routing_key=key))
+    method = method_frame(channel, m.BasicPublish(exchange="x", routing_key=key))
     return method + make_content(properties or Properties(), body, channel, FRAME_MAX)
 
 
 def ack(channel: int, tag: int, multiple: bool = False) -> bytes:
-    return m.method_frame(channel, m.BasicAck(delivery_tag=tag, multiple=multiple))
+    return method_frame(channel, m.BasicAck(delivery_tag=tag, multiple=multiple))
 
 
 def flat(events: list[Event]) -> list[object]:
@@ -75,7 +76,7 @@ units = st.one_of(
     st.builds(publish, channels, st.sampled_from(["a", "bb"]), st.binary(max_size=40), properties),
     st.builds(publish, channels, st.just("big"), st.integers(4000, 13_000).map(lambda n: b"x" * n)),
     st.builds(ack, channels, st.integers(1, 5), st.booleans()),
-    st.just(m.method_frame(1, m.QueuePurge(queue="q"))),
+    st.just(method_frame(1, m.QueuePurge(queue="q"))),
     st.just(b"\x08\x00\x00\x00\x00\x00\x00\xce"),
 )
 
@@ -133,7 +134,7 @@ def test_other_channel_may_speak_before_a_small_body_follows() -> None:
     reader = Reader(FRAME_MAX, MAX_MESSAGE)
 
     assert reader.feed(whole[:cut]) == []
-    assert [event[0] for event in reader.feed(m.method_frame(2, m.TxSelect()))] == [METHOD]
+    assert [event[0] for event in reader.feed(method_frame(2, m.TxSelect()))] == [METHOD]
     assert [event[0] for event in reader.feed(whole[cut:])] == [PUBLISH]
 
 
@@ -156,7 +157,7 @@ def test_message_of_another_size_does_not_break_the_run() -> None:
 
 def test_small_frames_are_joined_to_large_ones() -> None:
     body = bytes(range(256)) * 4
-    head = m.method_frame(1, m.BasicPublish(routing_key="a"))
+    head = method_frame(1, m.BasicPublish(routing_key="a"))
     wire = head + make_content(Properties(), body, 1, frame_max=9)
 
     (run,) = Reader(FRAME_MAX, MAX_MESSAGE, FRAME_MAX - 8).feed(wire)
@@ -178,7 +179,7 @@ def test_a_message_above_the_limit_is_reported_at_its_header_and_its_body_is_ski
 
 
 def test_header_of_an_exabyte_allocates_nothing() -> None:
-    head = m.method_frame(1, m.BasicPublish(routing_key="a"))
+    head = method_frame(1, m.BasicPublish(routing_key="a"))
     header = struct.pack(">BHIHHQH", 2, 1, 14, 60, 0, 1 << 60, 0) + b"\xce"
 
     (event,) = Reader(FRAME_MAX, MAX_MESSAGE).feed(head + header)
@@ -238,7 +239,7 @@ def test_a_body_frame_may_be_as_long_as_frame_max_without_the_bytes_around_it(
     over: int, cuts: list[int]
 ) -> None:
     body = bytes(FRAME_MAX - 8 + over)
-    wire = m.method_frame(1, m.BasicPublish(exchange="x", routing_key="k"))
+    wire = method_frame(1, m.BasicPublish(exchange="x", routing_key="k"))
     wire += make_content(Properties(), body, 1, frame_max=0)
 
     [(kind, *_, got)] = read(wire, cuts)

@@ -13,13 +13,8 @@ from headrace.server.amqp.publisher import Publisher
 from headrace.server.amqp.session import Session
 from headrace.server.base_channel import SessionOutput
 from headrace.wire.amqp.content import body_of
-from headrace.wire.amqp.methods import (
-    BasicDeliver,
-    BasicReturn,
-    Method,
-    decode_method,
-    method_frame,
-)
+from headrace.wire.amqp.method_codec import Method, decode_method, method_frame
+from headrace.wire.amqp.methods import BasicDeliver, BasicReturn
 from support.fake_loop import Stage
 
 Sent = tuple[int, Method, str | None]  # channel, method, body

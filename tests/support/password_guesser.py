@@ -6,6 +6,7 @@ import asyncio
 import base64
 
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import method_frame
 
 
 async def guess_amqp(port: int, source: str, user: str, number: int) -> str:
@@ -15,7 +16,7 @@ async def guess_amqp(port: int, source: str, user: str, number: int) -> str:
         response = f"\0{user}\0guess-{number}".encode()
         wishes = {"capabilities": {"authentication_failure_close": True}}
         start = m.ConnectionStartOk(wishes, "PLAIN", response, "en_US")
-        writer.write(b"AMQP\0\0\x09\x01" + m.method_frame(0, start))
+        writer.write(b"AMQP\0\0\x09\x01" + method_frame(0, start))
         said = b""
         while more := await reader.read(4096):
             said += more

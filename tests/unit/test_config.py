@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.config import Config, format_size, load, options, parse_amount, parse_size
+from headrace.config import Config, load, options
 from headrace.errors import ConfigError
+from headrace.option_types import format_size, parse_amount, parse_size
 
 
 @pytest.fixture

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from headrace import __version__
 from headrace.bulk.fetch_pool import FetchPool
-from headrace.config import Config, parse_amount
+from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
 from headrace.core.loop_turn import LoopTurn
+from headrace.option_types import parse_amount
 from headrace.server import process
 from headrace.server.amqp import handlers as amqp_handlers
 from headrace.server.amqp import handshake as amqp

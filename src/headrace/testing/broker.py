@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from headrace.config import MIB
 from headrace.core.broker import Broker as CoreBroker
 from headrace.core.clock import VirtualClock
 from headrace.errors import ConfigError
+from headrace.option_types import MIB
 from headrace.server.app import Server
 from headrace.server.embedded import Broker, core
 from headrace.store.log.commit_log import CommitLog

@@ -14,9 +14,10 @@ from headrace.errors import BrokerError
 from headrace.verify.broker_process import VerifyError
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.method_codec import Method, decode_method, method_frame
 from headrace.wire.amqp.properties import Properties
 
-M = TypeVar("M", bound=m.Method)
+M = TypeVar("M", bound=Method)
 
 _HEAD = struct.Struct(">BHI")
 _METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
@@ -43,7 +44,7 @@ class ReceivedMethod:
     """A method from the broker, with its content if it has one."""
 
     channel: int
-    method: m.Method
+    method: Method
     properties: Properties | None = None
     body: bytes = b""
 
@@ -85,13 +86,13 @@ class VerifyConnection:
         except OSError as error:
             raise ConnectionLost(str(error)) from error
 
-    def send(self, channel: int, method: m.Method) -> None:
-        self.send_bytes(m.method_frame(channel, method))
+    def send(self, channel: int, method: Method) -> None:
+        self.send_bytes(method_frame(channel, method))
 
     def publish(
         self, channel: int, exchange: str, key: str, body: bytes, properties: Properties
     ) -> None:
-        method = m.method_frame(channel, m.BasicPublish(exchange=exchange, routing_key=key))
+        method = method_frame(channel, m.BasicPublish(exchange=exchange, routing_key=key))
         self.send_bytes(method + make_content(properties, body, channel))
 
     def open_channel(self, channel: int) -> int:
@@ -103,7 +104,7 @@ class VerifyConnection:
 
     # -- receiving ------------------------------------------------------------------------------
 
-    def call(self, channel: int, method: m.Method, answer: type[M]) -> M:
+    def call(self, channel: int, method: Method, answer: type[M]) -> M:
         """Send, and wait for the answer; whatever else comes meanwhile is kept for poll()."""
         self.send(channel, method)
         return self.wait_for(answer, channel)
@@ -158,7 +159,7 @@ class VerifyConnection:
 
     def _frame(self, kind: int, channel: int, payload: bytes) -> None:
         if kind == _METHOD:
-            self._method(channel, m.decode_method(payload))
+            self._method(channel, decode_method(payload))
         elif kind == _HEADER:
             event, _ = self._open[channel]
             event.properties, size = Properties.decode(payload)
@@ -177,7 +178,7 @@ class VerifyConnection:
             self._open.pop(channel, None)
             self._events.append(event)
 
-    def _method(self, channel: int, method: m.Method) -> None:
+    def _method(self, channel: int, method: Method) -> None:
         if isinstance(method, m.ConnectionBlocked | m.ConnectionUnblocked):
             self.blocked = isinstance(method, m.ConnectionBlocked)
         elif isinstance(method, m.ConnectionClose):

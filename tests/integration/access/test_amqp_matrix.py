@@ -12,6 +12,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from headrace.server.amqp.handlers import HANDLERS
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import Method
 from support.access_matrix import (
     GENERATED,
     Matrix,
@@ -72,7 +73,7 @@ def synced(case: Case) -> None:
     case.channel.basic_qos(prefetch_count=1)
 
 
-RULES: dict[str, Rule[type[m.Method], Case]] = {
+RULES: dict[str, Rule[type[Method], Case]] = {
     "exchange.declare": Rule(
         m.ExchangeDeclare,
         lambda c: c.channel.exchange_declare(c.new, "fanout"),
@@ -258,7 +259,7 @@ def case(site: Site, connection: pika.BlockingConnection, guest: BlockingChannel
     site.do(clear)
 
 
-def refusal(rule: Rule[type[m.Method], Case], case: Case) -> str | None:
+def refusal(rule: Rule[type[Method], Case], case: Case) -> str | None:
     """The text of the 403, or None when the method was carried out."""
     try:
         rule.act(case)

@@ -18,6 +18,7 @@ from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
 from headrace.core.access.login_guard import FREE_FAILURES
 from headrace.testing import run_broker, wait_for
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import Method, decode_method, method_frame
 from headrace.wire.native.payloads import Op
 from support.access_matrix import PASSWORD, USER, Site, add_user
 from support.brokers import Broker
@@ -221,7 +222,7 @@ def test_an_amqp_client_may_send_on_before_its_login_is_answered(site: Site) -> 
     """Methods behind start-ok wait for it, in their order; so do publishes."""
     queue = "sent-ahead"
     response = b"\0" + USER.encode() + b"\0" + PASSWORD.encode()
-    conversation: list[tuple[int, m.Method]] = [
+    conversation: list[tuple[int, Method]] = [
         (0, m.ConnectionStartOk(mechanism="PLAIN", response=response, locale="en_US")),
         (0, m.ConnectionTuneOk(channel_max=10, frame_max=131072, heartbeat=0)),
         (0, m.ConnectionOpen(virtual_host="/")),
@@ -230,13 +231,13 @@ def test_an_amqp_client_may_send_on_before_its_login_is_answered(site: Site) -> 
     ]
     with socket.create_connection(("127.0.0.1", site.running.ports["amqp"])) as client:
         client.settimeout(5)
-        client.sendall(b"AMQP\0\0\x09\x01" + b"".join(m.method_frame(*one) for one in conversation))
+        client.sendall(b"AMQP\0\0\x09\x01" + b"".join(method_frame(*one) for one in conversation))
         received = b""
         while queue.encode() not in received:
             received += client.recv(65536)
         seen = [frame[2] for frame in _frames(received)]
 
-    assert [type(m.decode_method(payload)) for payload in seen] == [
+    assert [type(decode_method(payload)) for payload in seen] == [
         m.ConnectionStart,
         m.ConnectionTune,
         m.ConnectionOpenOk,

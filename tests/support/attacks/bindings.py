@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.method_codec import method_frame
 from headrace.wire.amqp.properties import Properties
 from support.attacks import attack
 from support.attacks.target import Target, UserLink, declare
@@ -17,7 +18,7 @@ MANY = 300_000
 
 def _bind(link: UserLink, exchange: str, keys: list[str]) -> None:
     binds = [m.QueueBind(0, "q", exchange, key, True) for key in keys]
-    link.flood_methods([m.method_frame(1, bind) for bind in binds])
+    link.flood_methods([method_frame(1, bind) for bind in binds])
 
 
 @attack("300,000 bindings of one queue are added", memory_mib=600)
@@ -65,7 +66,7 @@ def list_queues(target: Target) -> Steps:
     link = target.amqp()
     target.admin("PUT", "users/mallory", {"password": "mallory", "tags": "management"})
     link.flood_methods(
-        [m.method_frame(1, m.QueueDeclare(queue=f"q{i}", nowait=True)) for i in range(20_000)]
+        [method_frame(1, m.QueueDeclare(queue=f"q{i}", nowait=True)) for i in range(20_000)]
     )
     yield
     assert len(json.loads(target.http("GET", "queues?sort=name"))) > 20_000
@@ -77,7 +78,7 @@ def many_hashes(target: Target) -> Steps:
     declare(link, "q", x_max_length=10)
     _bind(link, "amq.topic", [f"#.{'#.' * (i % 100)}x{i}.#" for i in range(1000)])
     publish = b"".join(
-        m.method_frame(1, m.BasicPublish(exchange="amq.topic", routing_key=f"{i}" + ".a" * 120))
+        method_frame(1, m.BasicPublish(exchange="amq.topic", routing_key=f"{i}" + ".a" * 120))
         + make_content(Properties(), b"x", 1)
         for i in range(2000)
     )
@@ -95,7 +96,7 @@ def many_queues(target: Target) -> Steps:
     for first in range(0, MANY, 5000):
         link.send_bytes(
             b"".join(
-                m.method_frame(1, m.QueueDeclare(queue=f"q{i}", nowait=True))
+                method_frame(1, m.QueueDeclare(queue=f"q{i}", nowait=True))
                 for i in range(first, first + 5000)
             )
         )
@@ -111,7 +112,7 @@ def endless_bindings(target: Target) -> Steps:
     for first in range(0, 1_000_000, 5000):
         link.send_bytes(
             b"".join(
-                m.method_frame(
+                method_frame(
                     1,
                     m.QueueBind(queue="q", exchange="amq.direct", routing_key=f"k{i}", nowait=True),
                 )

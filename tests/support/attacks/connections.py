@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from headrace.verify.amqp_connection import ConnectionLost
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import Method, method_frame
 from support.attacks import attack
 from support.attacks.target import STRANGER, Target, UserLink
 
@@ -56,7 +57,7 @@ def lying_frames(target: Target) -> Steps:
 
 @attack("content headers that announce 1 EiB")
 def lying_headers(target: Target) -> Steps:
-    publish = m.method_frame(1, m.BasicPublish(routing_key="q"))
+    publish = method_frame(1, m.BasicPublish(routing_key="q"))
     header = struct.pack(">HHQH", 60, 0, 1 << 60, 0)
     frame = struct.pack(">BHI", 2, 1, len(header)) + header + b"\xce"
     yield
@@ -80,7 +81,7 @@ def half_bodies(target: Target) -> Steps:
         link.sock.settimeout(0.2)
     yield
     starts = [
-        m.method_frame(channel, m.BasicPublish(routing_key="q"))
+        method_frame(channel, m.BasicPublish(routing_key="q"))
         + struct.pack(">BHI", 2, channel, len(header)) + header + b"\xce"
         for channel in range(1, 5)
     ]  # fmt: skip
@@ -116,7 +117,7 @@ def guessing(target: Target) -> Steps:
         with suppress(OSError):
             opened = target.raw()
             answer = m.ConnectionStartOk({}, "PLAIN", f"\0mallory\0{turn}".encode(), "en_US")
-            opened.sendall(b"AMQP\x00\x00\x09\x01" + m.method_frame(0, answer))
+            opened.sendall(b"AMQP\x00\x00\x09\x01" + method_frame(0, answer))
             sockets.append(opened)
     for opened in sockets:
         with suppress(OSError):
@@ -126,7 +127,7 @@ def guessing(target: Target) -> Steps:
 
 @attack("a user without rights tries every method 20,000 times")
 def refused(target: Target) -> Steps:
-    methods: list[m.Method] = [
+    methods: list[Method] = [
         m.QueueDeclare(queue="q"), m.QueueDelete(queue="q"), m.QueuePurge(queue="q"),
         m.QueueBind(queue="q", exchange="amq.topic"), m.ExchangeDeclare(exchange="e", type="topic"),
         m.BasicConsume(queue="q"), m.BasicGet(queue="q"),
@@ -138,7 +139,7 @@ def refused(target: Target) -> Steps:
             _refusal(link, method)
 
 
-def _refusal(link: UserLink, method: m.Method) -> None:
+def _refusal(link: UserLink, method: Method) -> None:
     with suppress(ConnectionLost):  # how this client sees channel.close
         link.send(1, method)
         link.wait_for(m.ChannelClose, 1)

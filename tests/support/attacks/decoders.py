@@ -14,6 +14,7 @@ from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.method_codec import method_frame
 from headrace.wire.amqp.properties import HeaderTable, Properties
 from headrace.wire.native.frames import frame
 from headrace.wire.native.payloads import Op, message
@@ -263,9 +264,9 @@ def headers(target: Target) -> Steps:
     declare(link, "q")
     wanted: list[dict[str, object]] = [{"type": "report", "id": n} for n in range(5000)]
     link.flood_methods(
-        [m.method_frame(1, m.QueueBind(0, "q", "amq.headers", "", True, one)) for one in wanted]
+        [method_frame(1, m.QueueBind(0, "q", "amq.headers", "", True, one)) for one in wanted]
     )
-    publish = m.method_frame(1, m.BasicPublish(exchange="amq.headers"))
+    publish = method_frame(1, m.BasicPublish(exchange="amq.headers"))
     sent = [
         Properties(headers=HeaderTable.of({"type": "report", "id": -n})) for n in range(1, 2001)
     ]
@@ -278,7 +279,7 @@ def headers(target: Target) -> Steps:
 def empty_tables(target: Target) -> Steps:
     link = target.amqp()
     arguments: dict[str, object] = {"x": [{}] * 26_000}
-    declared = m.method_frame(1, m.ExchangeDeclare(exchange="e", type="direct", nowait=True,
+    declared = method_frame(1, m.ExchangeDeclare(exchange="e", type="direct", nowait=True,
                                                    arguments=arguments))  # fmt: skip
     yield
     link.flood_methods([declared] * 200)

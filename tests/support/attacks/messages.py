@@ -8,6 +8,7 @@ from collections.abc import Generator
 from headrace.testing import wait_for
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.method_codec import method_frame
 from headrace.wire.amqp.properties import HeaderTable, Properties
 from support.attacks import attack
 from support.attacks.target import Target, UserLink, declare
@@ -55,10 +56,7 @@ def large_commit(target: Target) -> Steps:
     link.call(1, m.TxSelect(), m.TxSelectOk)
     body = make_content(Properties(delivery_mode=2), b"x" * 100, 1)
     link.flood_methods(
-        [
-            m.method_frame(1, m.BasicPublish(routing_key=f"q{i % 100}")) + body
-            for i in range(100_000)
-        ]
+        [method_frame(1, m.BasicPublish(routing_key=f"q{i % 100}")) + body for i in range(100_000)]
     )
     yield
     link.send(1, m.TxCommit())
@@ -76,7 +74,7 @@ def mixed_commit(target: Target) -> Steps:
     body = make_content(Properties(delivery_mode=2), b"x" * 100, 1)
     link.flood_methods(
         [
-            m.method_frame(1, m.BasicPublish(exchange="amq.direct", routing_key="ab"[i % 2])) + body
+            method_frame(1, m.BasicPublish(exchange="amq.direct", routing_key="ab"[i % 2])) + body
             for i in range(100_000)
         ]
     )
@@ -92,7 +90,7 @@ def large_ack(target: Target) -> Steps:
     link.flood("q", 200_000, mode=2)
     link.call(1, m.TxSelect(), m.TxSelectOk)
     _take(link, "q", 200_000)
-    link.flood_methods([m.method_frame(1, m.BasicAck(i)) for i in range(1, 200_001, 2)])
+    link.flood_methods([method_frame(1, m.BasicAck(i)) for i in range(1, 200_001, 2)])
     yield
     link.send(1, m.TxCommit())
     link.wait_for(m.TxCommitOk, 1, 60)
@@ -104,7 +102,7 @@ def endless_transaction(target: Target) -> Steps:
     link = target.amqp()
     declare(link, "q")
     link.call(1, m.TxSelect(), m.TxSelectOk)
-    one = m.method_frame(1, m.BasicPublish(routing_key="q")) + make_content(
+    one = method_frame(1, m.BasicPublish(routing_key="q")) + make_content(
         Properties(), b"x" * 100, 1
     )
     link.sock.settimeout(2)
@@ -180,7 +178,7 @@ def delayed(target: Target) -> Steps:
     link.call(1, declared, m.ExchangeDeclareOk)
     link.call(1, m.QueueBind(queue="q", exchange="late"), m.QueueBindOk)
     due = time.time() + 12
-    publish = m.method_frame(1, m.BasicPublish(exchange="late"))
+    publish = method_frame(1, m.BasicPublish(exchange="late"))
     for _ in range(100):
         left = max(1, int((due - time.time()) * 1000))
         late = make_content(Properties(headers=HeaderTable.of({"x-delay": left})), b"x", 1)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from headrace.verify.amqp_connection import ConnectionLost
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.method_codec import Method, method_frame
 from headrace.wire.amqp.properties import HeaderTable, Properties
 from support.attacks import attack
 from support.attacks.target import Target, UserLink, declare
@@ -40,8 +41,8 @@ def _pipeline(link: UserLink, frames: bytes, seconds: float = SECONDS) -> None:
         reader.join()
 
 
-def _frames(method: m.Method) -> bytes:
-    one = m.method_frame(1, method)
+def _frames(method: Method) -> bytes:
+    one = method_frame(1, method)
     return one * ((1 << 18) // len(one))
 
 
@@ -66,8 +67,8 @@ def pipelined_binds(target: Target) -> Steps:
     link = target.amqp()
     declare(link, "q")
     arguments = {"queue": "q", "exchange": "amq.topic", "routing_key": "a.#.b.#.c"}
-    pair = m.method_frame(1, m.QueueBind(**arguments, nowait=True))  # type: ignore[arg-type]
-    pair += m.method_frame(1, m.QueueUnbind(**arguments))  # type: ignore[arg-type]
+    pair = method_frame(1, m.QueueBind(**arguments, nowait=True))  # type: ignore[arg-type]
+    pair += method_frame(1, m.QueueUnbind(**arguments))  # type: ignore[arg-type]
     yield
     _pipeline(link, pair * ((1 << 18) // len(pair)))
 
@@ -76,8 +77,8 @@ def pipelined_binds(target: Target) -> Steps:
 def pipelined_durable(target: Target) -> Steps:
     link = target.amqp()
     frames = b"".join(
-        m.method_frame(1, m.QueueDeclare(queue=f"d{i}", durable=True, nowait=True))
-        + m.method_frame(1, m.QueueDelete(queue=f"d{i}", nowait=True))
+        method_frame(1, m.QueueDeclare(queue=f"d{i}", durable=True, nowait=True))
+        + method_frame(1, m.QueueDelete(queue=f"d{i}", nowait=True))
         for i in range(2000)
     )
     yield
@@ -89,7 +90,7 @@ def pipelined_headers(target: Target) -> Steps:
     link = target.amqp()
     declare(link, "q", x_max_length=1000)
     frames = b"".join(
-        m.method_frame(1, m.BasicPublish(exchange="amq.headers", routing_key=str(i)))
+        method_frame(1, m.BasicPublish(exchange="amq.headers", routing_key=str(i)))
         + make_content(
             Properties(headers=HeaderTable.of({f"h{i}": i, "x": "y" * (i % 50)})), b"x", 1
         )
@@ -118,7 +119,7 @@ def many_publishers(target: Target) -> Steps:
     frames: list[bytes] = []
     for i, link in enumerate(links):
         declare(link, f"q{i}", x_max_length=1000)
-        one = m.method_frame(1, m.BasicPublish(routing_key=f"q{i}"))
+        one = method_frame(1, m.BasicPublish(routing_key=f"q{i}"))
         frames.append((one + make_content(Properties(), bytes(100), 1)) * 500)
         link.sock.setblocking(False)
     yield
@@ -144,7 +145,7 @@ def many_channels(target: Target) -> Steps:
     yield
     for link in links:
         link.send_bytes(
-            b"".join(m.method_frame(number, m.ChannelOpen()) for number in range(2, 2048))
+            b"".join(method_frame(number, m.ChannelOpen()) for number in range(2, 2048))
         )
     for link in links:
         link.barrier()
@@ -155,7 +156,7 @@ def many_consumers(target: Target) -> Steps:
     link = target.amqp()
     declare(link, "q")
     consumers = [
-        m.method_frame(1, m.BasicConsume(queue="q", consumer_tag=f"c{i}", nowait=True))
+        method_frame(1, m.BasicConsume(queue="q", consumer_tag=f"c{i}", nowait=True))
         for i in range(20_000)
     ]
     yield

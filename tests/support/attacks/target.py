@@ -12,6 +12,7 @@ from urllib.parse import quote
 from headrace.verify.amqp_connection import VerifyConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.method_codec import method_frame
 from headrace.wire.amqp.properties import Properties
 from support.brokers import Broker
 
@@ -45,7 +46,7 @@ class UserLink(VerifyConnection):
 
     def flood(self, key: str, count: int, body: bytes = b"x", *, mode: int = 1) -> None:
         """Publish many messages to a queue and wait until the broker has taken them."""
-        one = m.method_frame(1, m.BasicPublish(routing_key=key))
+        one = method_frame(1, m.BasicPublish(routing_key=key))
         one += make_content(Properties(delivery_mode=mode), body, 1)
         at_once = max(1, min(count, (1 << 20) // len(one)))
         for done in range(0, count, at_once):

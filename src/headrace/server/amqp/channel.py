@@ -20,6 +20,7 @@ from headrace.server.amqp.confirms import Confirms
 from headrace.server.base_channel import BaseChannel, ChannelStatus, SessionOutput
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import rechannel_all, reframe
+from headrace.wire.amqp.method_codec import Method
 from headrace.wire.amqp.values import short_string
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ChannelOwner(Protocol):
 
     @property
     def open_vhost(self) -> Vhost: ...
-    def notify(self, channel: int, method: m.Method) -> None: ...
+    def notify(self, channel: int, method: Method) -> None: ...
     def close_channel(self, channel: Channel, error: BrokerError, ids: tuple[int, int]) -> None: ...
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 
-from headrace.wire.amqp.methods import BasicAck, BasicNack, Method
+from headrace.wire.amqp.method_codec import Method
+from headrace.wire.amqp.methods import BasicAck, BasicNack
 
 NEVER = 1 << 62  # a position that the log does not reach
 

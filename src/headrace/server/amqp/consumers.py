@@ -13,6 +13,7 @@ from headrace.model.queue_arguments import consumer_priority
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.session import Session
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import method_frame
 
 if TYPE_CHECKING:
     pass
@@ -104,7 +105,7 @@ def _get(session: Session, channel: Channel, method: m.BasicGet) -> None:
     tag = channel.delivery_tag
     channel.got_no_ack += method.no_ack
     queue.delivered(getter, run, 1)
-    head = m.method_frame(
+    head = method_frame(
         channel.number,
         m.BasicGetOk(
             delivery_tag=tag,

@@ -19,13 +19,14 @@ from headrace.server.amqp.confirms import Confirms
 from headrace.server.amqp.session import Session
 from headrace.server.amqp.transaction import Transaction
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import Method
 
 logger = logging.getLogger(__name__)
 
 Handler = Callable[["Session", Channel, Any], None]
 
 
-def dispatch(session: Session, number: int, channel: Channel | None, method: m.Method) -> None:
+def dispatch(session: Session, number: int, channel: Channel | None, method: Method) -> None:
     """Carry out one method. Raises what the peer did wrong."""
     if session.handshake is not None:
         if number:
@@ -44,7 +45,7 @@ def dispatch(session: Session, number: int, channel: Channel | None, method: m.M
         handler(session, channel, method)
 
 
-def _on_connection(session: Session, method: m.Method) -> None:
+def _on_connection(session: Session, method: Method) -> None:
     if isinstance(method, m.ConnectionClose):
         logger.info("connection %s closed by the client", session.transport.name)
         for channel in session.channels.values():
@@ -59,7 +60,7 @@ def _on_connection(session: Session, method: m.Method) -> None:
         raise ChannelStateError("unexpected method in connection state running")
 
 
-def _on_unopened(session: Session, number: int, method: m.Method) -> None:
+def _on_unopened(session: Session, number: int, method: Method) -> None:
     if isinstance(method, m.ChannelCloseOk):
         return
     if not isinstance(method, m.ChannelOpen):
@@ -76,7 +77,7 @@ def _on_unopened(session: Session, number: int, method: m.Method) -> None:
     session.send(number, m.ChannelOpenOk())
 
 
-def _while_closing(session: Session, channel: Channel, method: m.Method) -> None:
+def _while_closing(session: Session, channel: Channel, method: Method) -> None:
     """We sent channel.close: all is ignored until the peer has seen it."""
     if isinstance(method, m.ChannelCloseOk):
         _forget(session, channel)

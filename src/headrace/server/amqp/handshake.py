@@ -23,6 +23,7 @@ from headrace.errors import (
 )
 from headrace.server.tls import certificate_name
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import Method
 from headrace.wire.amqp.values import decode_table
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Handshake:
         self._session = session
         self._buffer: bytes | None = b""  # None once the protocol header is there
         self._refused = False
-        self._expected: type[m.Method] = m.ConnectionStartOk
+        self._expected: type[Method] = m.ConnectionStartOk
 
     def take_header(self, data: bytes) -> bytes | None:
         """Bytes behind the protocol header, or None when there is nothing to read yet."""
@@ -109,7 +110,7 @@ class Handshake:
             locales=b"en_US",
         )
 
-    def take(self, method: m.Method) -> None:
+    def take(self, method: Method) -> None:
         """The next step of the dance; anything out of order ends it."""
         if self._refused:
             return

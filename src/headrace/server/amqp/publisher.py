@@ -16,7 +16,8 @@ from headrace.model.message import PublishedRun, Route
 from headrace.server.amqp.channel import Channel
 from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, PublishInspection
 from headrace.wire.amqp.content import rechannel_all
-from headrace.wire.amqp.methods import BasicPublish, BasicReturn, decode_method, method_frame
+from headrace.wire.amqp.method_codec import decode_method, method_frame
+from headrace.wire.amqp.methods import BasicPublish, BasicReturn
 from headrace.wire.amqp.reader import PUBLISH, Event
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ from headrace.server.base_session import BaseSession
 from headrace.server.listener import ServerTransport
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.error_codes import reply_of
+from headrace.wire.amqp.method_codec import Method, decode_method, method_frame
 from headrace.wire.amqp.reader import (
     ACK,
     ACK_UPTO,
@@ -51,7 +52,7 @@ _ids = Struct(">HH").unpack_from
 
 
 # Carries out one method; raises what the client did wrong. Given by handlers, which import this.
-Dispatch = Callable[["Session", int, Channel | None, m.Method], None]
+Dispatch = Callable[["Session", int, Channel | None, Method], None]
 
 
 class Session(BaseSession):
@@ -168,7 +169,7 @@ class Session(BaseSession):
         vhost, storage = self.vhost, self.broker.storage
         created, declared = vhost.created if vhost is not None else 0, storage.declared
         try:
-            self._dispatch(self, number, channel, m.decode_method(payload))
+            self._dispatch(self, number, channel, decode_method(payload))
             if vhost is not None:
                 self.note_created(created)
             # Answers about messages do not wait for what others have declared meanwhile.
@@ -250,15 +251,15 @@ class Session(BaseSession):
 
     # -- output ---------------------------------------------------------------------------------
 
-    def send(self, channel: int, method: m.Method) -> None:
-        self.send_bytes(m.method_frame(channel, method))
+    def send(self, channel: int, method: Method) -> None:
+        self.send_bytes(method_frame(channel, method))
 
-    def notify(self, channel: int, method: m.Method) -> None:
+    def notify(self, channel: int, method: Method) -> None:
         """Send a method that is no reply to a request."""
         if self.notices is None:
             self.send(channel, method)
         else:
-            self.notices.append(m.method_frame(channel, method))
+            self.notices.append(method_frame(channel, method))
 
     @contextmanager
     def answer_first(self) -> Iterator[None]:
@@ -280,7 +281,7 @@ class Session(BaseSession):
         if confirms is not None:
             answered = confirms.answered
             for answer in confirms.take_answers(self.broker.storage.durable):
-                self.output.parts.append(m.method_frame(channel.number, answer))
+                self.output.parts.append(method_frame(channel.number, answer))
             self.open_vhost.counters.confirmed += confirms.answered - answered
         if confirms is None or not confirms.is_waiting:
             self.confirming.discard(channel)

@@ -12,7 +12,8 @@ from headrace.server.amqp.publisher import Publisher
 from headrace.server.amqp.transaction import Transaction
 from headrace.server.publish_inspection import parse_expiration
 from headrace.wire.amqp.content import properties_of
-from headrace.wire.amqp.methods import BasicAck, BasicNack, BasicPublish, BasicReturn, method_frame
+from headrace.wire.amqp.method_codec import method_frame
+from headrace.wire.amqp.methods import BasicAck, BasicNack, BasicPublish, BasicReturn
 from support.fake_loop import Stage, message, ready
 from support.fake_session import Desk
 

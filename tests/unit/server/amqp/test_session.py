@@ -16,6 +16,7 @@ from headrace.server.amqp.handshake import PROTOCOL_HEADER, SessionLimits
 from headrace.server.amqp.session import Session
 from headrace.server.listener import ServerTransport
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import method_frame
 
 LIMITS = SessionLimits(
     frame_max=131072, channel_max=10, heartbeat=60, max_message=1 << 16, cluster_name="test"
@@ -88,12 +89,11 @@ def session(broker: Broker, wire: Wire) -> Session:
     """Opened at second 0, with heartbeats every 60 seconds."""
     session = Session(broker, LIMITS, cast(ServerTransport, wire), dispatch)
     login = m.ConnectionStartOk({}, "PLAIN", b"\x00guest\x00guest", "en_US")
-    session.receive(PROTOCOL_HEADER + m.method_frame(0, login))
+    session.receive(PROTOCOL_HEADER + method_frame(0, login))
     assert session.login is not None
     broker.loop.run_until_complete(session.login)
     session.receive(
-        m.method_frame(0, m.ConnectionTuneOk(10, 131072, 60))
-        + m.method_frame(0, m.ConnectionOpen("/"))
+        method_frame(0, m.ConnectionTuneOk(10, 131072, 60)) + method_frame(0, m.ConnectionOpen("/"))
     )
     broker.turn.finish()
     return session
@@ -110,7 +110,7 @@ def test_a_heartbeat_follows_half_an_interval_after_any_traffic(
 ) -> None:
     for second in (10, 16, 31, 46):
         wire.advance(second)
-        session.receive(m.method_frame(0, m.ConnectionUpdateSecret(b"", "")))
+        session.receive(method_frame(0, m.ConnectionUpdateSecret(b"", "")))
         session.broker.turn.finish()
     wire.advance(46 + 30)
 
@@ -126,10 +126,10 @@ def test_a_peer_that_is_silent_for_two_intervals_is_gone(session: Session, wire:
 
 
 def test_the_output_ends_with_close_ok(session: Session, wire: Wire) -> None:
-    session.receive(m.method_frame(0, m.ConnectionClose(200, "bye", 0, 0)))
+    session.receive(method_frame(0, m.ConnectionClose(200, "bye", 0, 0)))
     session.broker.turn.finish()
 
-    assert wire.written[-1][1] == m.method_frame(0, m.ConnectionCloseOk())
+    assert wire.written[-1][1] == method_frame(0, m.ConnectionCloseOk())
     assert wire.ended_at == wire.now
 
 
@@ -137,17 +137,15 @@ def test_answers_about_messages_do_not_wait_for_declarations_of_others(
     session: Session, wire: Wire, broker: Broker
 ) -> None:
     """A flood of durable declarations delayed every answer to every client."""
-    session.receive(
-        m.method_frame(1, m.ChannelOpen()) + m.method_frame(1, m.QueueDeclare(queue="q"))
-    )
+    session.receive(method_frame(1, m.ChannelOpen()) + method_frame(1, m.QueueDeclare(queue="q")))
     broker.turn.finish()
     wire.written.clear()
     broker.storage.declared = 5  # by others, and not on disk yet
 
-    session.receive(m.method_frame(1, m.BasicGet(queue="q")))
+    session.receive(method_frame(1, m.BasicGet(queue="q")))
     broker.turn.finish()
-    assert [data for _, data in wire.written] == [m.method_frame(1, m.BasicGetEmpty())]
+    assert [data for _, data in wire.written] == [method_frame(1, m.BasicGetEmpty())]
 
-    session.receive(m.method_frame(1, m.QueueDeclare(queue="q", passive=True)))
+    session.receive(method_frame(1, m.QueueDeclare(queue="q", passive=True)))
     broker.turn.finish()
     assert len(wire.written) == 1  # it speaks of a queue

@@ -13,7 +13,8 @@ from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.publisher import PREPARE_AT_ONCE, Publisher
 from headrace.server.amqp.transaction import Transaction
-from headrace.wire.amqp.methods import BasicPublish, method_frame
+from headrace.wire.amqp.method_codec import method_frame
+from headrace.wire.amqp.methods import BasicPublish
 from support.fake_loop import Stage, message, ready
 from support.fake_session import Desk
 

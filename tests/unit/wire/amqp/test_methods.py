@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from headrace.errors import FrameError, InternalError, MalformedError
+from headrace.wire.amqp.method_codec import METHODS, Method, decode_method, method_frame
 from headrace.wire.amqp.methods import (
-    METHODS,
     AccessRequest,
     BasicDeliver,
     BasicNack,
@@ -19,13 +19,10 @@ from headrace.wire.amqp.methods import (
     ConnectionClose,
     ConnectionStart,
     ExchangeUnbindOk,
-    Method,
     QueueDeclare,
     QueueDeclareOk,
     QueueUnbind,
     TxCommitOk,
-    decode_method,
-    method_frame,
 )
 
 EXAMPLES: list[tuple[Method, bytes]] = [
