@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 from headrace.bench.errors import MeasureError
 from headrace.bench.load import frames
+from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import Method, decode_method, method_frame
+
+M = TypeVar("M", bound=Method)
 
 _RPC_SECONDS = 120  # deleting a large queue, or ten thousand bindings, is slow on some brokers
 
@@ -49,74 +54,61 @@ class AmqpConnection:
 
     def _open(self) -> None:
         self.sock.sendall(frames.PROTOCOL_HEADER)
-        self.server = _server_name(self._expect(10, 10))
-        _, _, user, password, name = self._address
-        login = frames.long(f"\0{user}\0{password}".encode())
-        start_ok = frames.long(b"") + frames.short("PLAIN") + login + frames.short("en_US")
-        self.sock.sendall(frames.method(0, 10, 11, start_ok))
-        self._expect(10, 30)
-        tune_ok = struct.pack(
-            ">HIH", 2047, frames.FRAME_MAX, 0
-        )  # no heartbeats: they break counting
-        vhost = frames.short(name) + b"\x00\x00"
-        self.sock.sendall(frames.method(0, 10, 31, tune_ok) + frames.method(0, 10, 40, vhost))
-        self._expect(10, 41)
-        self._call(20, 10, b"\x00")
+        self.server = _server_name(self._expect(m.ConnectionStart).server_properties)
+        _, _, user, password, vhost = self._address
+        login = f"\0{user}\0{password}".encode()
+        self._send(0, m.ConnectionStartOk({}, "PLAIN", login, "en_US"))
+        self._expect(m.ConnectionTune)
+        self._send(0, m.ConnectionTuneOk(2047, frames.FRAME_MAX, 0))  # heartbeats break counting
+        self._send(0, m.ConnectionOpen(vhost))
+        self._expect(m.ConnectionOpenOk)
+        self._call(m.ChannelOpen(), m.ChannelOpenOk)
 
     # -- topology ------------------------------------------------------------------------------
 
     def declare_queue(self, name: str, *, durable: bool = False) -> None:
-        bits = bytes((2 if durable else 0,))
-        self._call(50, 10, b"\x00\x00" + frames.short(name) + bits + frames.long(b""))
+        self._call(m.QueueDeclare(queue=name, durable=durable), m.QueueDeclareOk)
 
     def count(self, name: str) -> int:
         """Messages ready in the queue, by a passive declaration."""
-        reply = self._call(50, 10, b"\x00\x00" + frames.short(name) + b"\x01" + frames.long(b""))
-        at = 1 + reply[0]
-        return int.from_bytes(reply[at : at + 4], "big")
+        return self._call(m.QueueDeclare(queue=name, passive=True), m.QueueDeclareOk).message_count
 
     def declare_exchange(self, name: str, kind: str, *, durable: bool = False) -> None:
-        bits = bytes((2 if durable else 0,))
-        names = frames.short(name) + frames.short(kind)
-        self._call(40, 10, b"\x00\x00" + names + bits + frames.long(b""))
+        declare = m.ExchangeDeclare(exchange=name, type=kind, durable=durable)
+        self._call(declare, m.ExchangeDeclareOk)
 
     def bind(self, queue: str, exchange: str, keys: list[str]) -> None:
         """Bind with every key; requests are sent in blocks, answers counted."""
-        names = b"\x00\x00" + frames.short(queue) + frames.short(exchange)
         for start in range(0, len(keys), 100):
             block = keys[start : start + 100]
-            tails = [frames.short(key) + b"\x00" + frames.long(b"") for key in block]
-            self.sock.sendall(
-                b"".join(frames.method(self.channel, 50, 20, names + t) for t in tails)
-            )
+            binds = [m.QueueBind(queue=queue, exchange=exchange, routing_key=key) for key in block]
+            self.sock.sendall(b"".join(method_frame(self.channel, one) for one in binds))
             for _ in block:
-                self._expect(50, 21)
+                self._expect(m.QueueBindOk)
 
     def delete_queue(self, name: str) -> None:
-        self._call(50, 40, b"\x00\x00" + frames.short(name) + b"\x00")
+        self._call(m.QueueDelete(queue=name), m.QueueDeleteOk)
 
     def delete_exchange(self, name: str) -> None:
-        self._call(40, 20, b"\x00\x00" + frames.short(name) + b"\x00")
+        self._call(m.ExchangeDelete(exchange=name), m.ExchangeDeleteOk)
 
     # -- modes ---------------------------------------------------------------------------------
 
     def select_confirms(self) -> None:
-        self._call(85, 10, b"\x00")
+        self._call(m.ConfirmSelect(), m.ConfirmSelectOk)
 
     def prefetch(self, count: int) -> None:
-        self._call(60, 10, struct.pack(">IHB", 0, count, 0))
+        self._call(m.BasicQos(prefetch_count=count), m.BasicQosOk)
 
     def consume(self, queue: str, tag: str, *, auto_ack: bool) -> None:
-        names = b"\x00\x00" + frames.short(queue) + frames.short(tag)
-        self._call(60, 20, names + bytes((2 if auto_ack else 0,)) + frames.long(b""))
+        self._call(m.BasicConsume(queue=queue, consumer_tag=tag, no_ack=auto_ack), m.BasicConsumeOk)
 
     def finish(self) -> None:
         """Close in order: returns when the broker has taken everything sent before."""
         self.set_timeout(20)
         with contextlib.suppress(OSError, MeasureError):
-            close = struct.pack(">H", 200) + frames.short("done") + struct.pack(">HH", 0, 0)
-            self.sock.sendall(frames.method(0, 10, 50, close))
-            while self._read()[0] != (10, 51):
+            self._send(0, m.ConnectionClose(200, "done"))
+            while not isinstance(self._read(), m.ConnectionCloseOk):
                 pass
         self.sock.close()
 
@@ -128,29 +120,30 @@ class AmqpConnection:
 
     # -- frames --------------------------------------------------------------------------------
 
-    def _call(self, class_id: int, method_id: int, arguments: bytes) -> bytes:
-        self.sock.sendall(frames.method(self.channel, class_id, method_id, arguments))
-        return self._expect(class_id, method_id + 1)
+    def _send(self, channel: int, method: Method) -> None:
+        self.sock.sendall(method_frame(channel, method))
 
-    def _expect(self, class_id: int, method_id: int) -> bytes:
-        name, arguments = self._read()
-        if name == (class_id, method_id):
-            return arguments
-        if name in ((10, 50), (20, 40)):
-            text = arguments[3 : 3 + arguments[2]].decode(errors="replace")
-            raise MeasureError(f"the broker closed: {text}")
-        raise MeasureError(f"expected method {class_id}.{method_id}, got {name[0]}.{name[1]}")
+    def _call(self, method: Method, answer: type[M]) -> M:
+        self._send(self.channel, method)
+        return self._expect(answer)
 
-    def _read(self) -> tuple[tuple[int, int], bytes]:
-        """The next method and its arguments; other frames are skipped."""
+    def _expect(self, wanted: type[M]) -> M:
+        method = self._read()
+        if isinstance(method, wanted):
+            return method
+        if isinstance(method, m.ConnectionClose | m.ChannelClose):
+            raise MeasureError(f"the broker closed: {method.reply_text}")
+        raise MeasureError(f"expected {wanted.name}, got {method.name}")
+
+    def _read(self) -> Method:
+        """The next method; other frames are skipped."""
         while True:
             kind, _, size = struct.unpack(">BHI", self._take(7))
             payload = self._take(size + 1)
             if payload[-1] != 0xCE:
                 raise MeasureError("a frame without its end byte")
             if kind == frames.METHOD:
-                class_id, method_id = struct.unpack_from(">HH", payload)
-                return (class_id, method_id), payload[4:-1]
+                return decode_method(payload[:-1])
 
     def _take(self, size: int) -> bytes:
         parts = []
@@ -166,15 +159,7 @@ class AmqpConnection:
         return b"".join(parts)
 
 
-def _server_name(start: bytes) -> str:
-    """Product and version from the server properties, without decoding the whole table."""
-    found = []
-    for name in (b"\x07productS", b"\x07versionS"):
-        at = start.find(name)
-        if at >= 0:
-            at += len(name) + 4
-            size = int.from_bytes(start[at - 4 : at], "big")
-            found.append(start[at : at + size].decode(errors="replace"))
-    announced = " ".join(found) or "unknown broker"
+def _server_name(announced: Mapping[str, object]) -> str:
+    name = f"{announced.get('product', 'unknown broker')} {announced.get('version', '')}".strip()
     # Headrace gives RabbitMQ's name, for clients derive features from it, and its own elsewhere.
-    return f"Headrace, announced as {announced}" if b"Headrace" in start else announced
+    return f"Headrace, announced as {name}" if "Headrace" in str(announced) else name
