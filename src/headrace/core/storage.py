@@ -1,4 +1,4 @@
-"""Storage as the core uses it: journal, metadata and scratch together, and who waits for them.
+"""Storage as the core uses it: commit log, metadata and paging files, and what waits for them.
 
 A confirm waits until the messages are on disk and so are the queues they are in. A declaration's
 answer waits until the declaration is on disk.
@@ -189,7 +189,7 @@ class Storage:
         self.has_failed = True
         self.on_failure(error)
 
-    # -- journal --------------------------------------------------------------------------------
+    # -- commit log -----------------------------------------------------------------------------
 
     def atomic(self) -> AbstractContextManager[None]:
         return self.log.atomic() if self.log is not None else nullcontext()

@@ -9,7 +9,7 @@ from uuid import uuid4
 from headrace.core.access.limits import MAX_QUEUES, is_reached
 from headrace.core.clock import Clock, Timers
 from headrace.core.counters import VhostCounters
-from headrace.core.dead_letters import DeadLetters
+from headrace.core.dead_letter_publisher import DeadLetterPublisher
 from headrace.core.delays import DelayedExchanges
 from headrace.core.exchange import KINDS, Exchange, Target
 from headrace.core.loop_turn import LoopTurn, Steps
@@ -86,7 +86,7 @@ class Vhost:
             name, self.exchanges, self.queues, lambda exchange: self.delays.of(exchange)
         )
         self.delays = DelayedExchanges(services, self.exchanges, self.routes, self.publish)
-        self.dead_letters = DeadLetters(clock, self.exchanges, self.routes, self.publish)
+        self.dead_letters = DeadLetterPublisher(clock, self.exchanges, self.routes, self.publish)
         self.pins = Pins(services, self._find_pin_target)
         self.pipelines = Pipelines(clock)
         self.staging = StagedBatches(services)

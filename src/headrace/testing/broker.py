@@ -22,7 +22,7 @@ MEMORY = Path("/dev/shm")
 # Containers often have 64 MB there; a broker that runs out of it would hold its publishers back.
 MEMORY_WANTED = 256 * MIB
 
-# A connection that a test forgot must not cost it seconds, nor a small journal much space.
+# A connection that a test forgot must not cost it seconds, nor a small log much space.
 _DEFAULTS: Mapping[str, object] = {"shutdown_timeout": 0.5, "segment_size": MIB}
 
 

@@ -12,7 +12,7 @@ from headrace.store.api.rows import QueueRow
 from headrace.store.data_directory import DataDirectory, format_bytes, read_format
 from headrace.store.disk import RealDisk
 from headrace.store.log import record as r
-from headrace.store.log.checkpoint import NAMES
+from headrace.store.log.checkpoint_file import NAMES
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.segment import segment_name
 from headrace.store.sqlite.metadata import SqliteMetadata

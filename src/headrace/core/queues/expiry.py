@@ -8,7 +8,7 @@ from headrace.core.clock import Timer, Timers
 from headrace.core.counters import QueueCounters
 from headrace.core.loop_turn import LoopTurn
 from headrace.core.message_events import EXPIRED
-from headrace.core.queues.dead_lettering import DeadLettering
+from headrace.core.queues.dead_message_removal import DeadMessageRemoval
 from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.store.api.message_log import StoredRun
 
@@ -18,7 +18,7 @@ EXPIRE_AT_ONCE = 1000  # messages that are dropped before others are served
 class MessageExpiry:
     """When messages expire, the timer for the next one, and their removal from the head."""
 
-    __slots__ = ("_backlog", "_closed", "_counters", "_dead_lettering", "_dispatch",
+    __slots__ = ("_backlog", "_closed", "_counters", "_dead_removal", "_dispatch",
                  "_is_scheduled", "_overdue", "_timer", "_timers", "_turn", "is_active",
                  "marked_at", "ttl_ms")  # fmt: skip
 
@@ -27,14 +27,14 @@ class MessageExpiry:
         timers: Timers,
         turn: LoopTurn,
         backlog: Backlog | PriorityBacklog,
-        dead_lettering: DeadLettering,
+        dead_removal: DeadMessageRemoval,
         counters: QueueCounters,
         dispatch: Callable[[], None],
     ) -> None:
         self._timers = timers
         self._turn = turn
         self._backlog = backlog
-        self._dead_lettering = dead_lettering
+        self._dead_removal = dead_removal
         self._counters = counters
         self._dispatch = dispatch
         self.ttl_ms: int | None = None  # of the queue
@@ -81,13 +81,13 @@ class MessageExpiry:
 
     def _drop_until(self, now: int) -> bool:
         """Drop what has expired at the head; False: there is more, and it goes in later turns."""
-        if not self._dead_lettering.is_running:
+        if not self._dead_removal.is_running:
             expired = self._backlog.take_expired(now, EXPIRE_AT_ONCE)
             if not expired:
                 self._overdue = 0
                 return True
             self._counters.expired += sum(map(len, expired))
-            self._dead_lettering.add(expired, EXPIRED)
+            self._dead_removal.add(expired, EXPIRED)
         due = self._backlog.next_expiry()
         if due is None or due > now:
             self._overdue = 0

@@ -43,7 +43,7 @@ class _ScratchRun:
 
 
 class QueuePaging:
-    """See model.backlog.Paging. ``journal`` None: nothing of this queue is stored."""
+    """See model.backlog.Paging. ``log`` None: nothing of this queue is stored."""
 
     __slots__ = ("_expiry", "_grouped", "_items", "_log", "_queue", "_routes", "_scratch",
                  "count", "size", "suspect_below")  # fmt: skip

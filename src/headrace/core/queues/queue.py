@@ -31,7 +31,7 @@ from headrace.core.message_events import EXPIRED, MessageEvents
 from headrace.core.queues import length_limits as limits
 from headrace.core.queues.ack_timeouts import AckTimeouts, LeaseOwner
 from headrace.core.queues.consumer import Consumer
-from headrace.core.queues.dead_lettering import DeadLettering
+from headrace.core.queues.dead_message_removal import DeadMessageRemoval
 from headrace.core.queues.dispatch import Dispatcher
 from headrace.core.queues.expiry import IdleExpiry, MessageExpiry
 from headrace.core.queues.paging import QueuePaging, restore_priorities
@@ -53,7 +53,7 @@ DEAD_LETTER_AT_ONCE = 32  # messages that are dead-lettered in one step
 class Queue:
     """One queue of one vhost."""
 
-    __slots__ = ("_ack_timeouts", "_dead_letter", "_dead_lettering", "_events", "_expiry",
+    __slots__ = ("_ack_timeouts", "_dead_letter", "_dead_removal", "_events", "_expiry",
                  "_has_limits", "_idle", "_level", "_log", "_on_delete", "_run_type", "_turn",
                  "arguments", "auto_delete", "backlog", "consumers", "counters", "deleted",
                  "durable", "marked", "name", "next_offset", "number", "owner", "policies",
@@ -102,7 +102,7 @@ class Queue:
         timers = services.timers
         self._ack_timeouts = AckTimeouts(timers, self._timed_out)
         self._idle = IdleExpiry(timers, lambda: len(self.consumers), lambda: on_delete(self))
-        self._dead_lettering = DeadLettering(services.turn, self._pieces, self._remove)
+        self._dead_removal = DeadMessageRemoval(services.turn, self._pieces, self._remove)
         stored = self._new_paging()
         if self._log is not None:
             self._restore(self._log, stored)
@@ -112,7 +112,7 @@ class Queue:
             else PriorityBacklog(settings.max_priority, self._new_paging, RESIDENT_LIMIT)
         )
         self._expiry = MessageExpiry(
-            timers, self._turn, self.backlog, self._dead_lettering, self.counters, self.dispatch
+            timers, self._turn, self.backlog, self._dead_removal, self.counters, self.dispatch
         )
         self._expiry.is_active = stored.count > 0
         self.configure(settings)
@@ -282,7 +282,7 @@ class Queue:
         dropped = limits.take_excess(self.backlog, self.settings)
         if dropped:
             self.counters.dropped += sum(map(len, dropped))
-            self._dead_lettering.add(dropped, "maxlen")
+            self._dead_removal.add(dropped, "maxlen")
 
     def take_one(self) -> Run | None:
         """The next message, for a get; None when there is none."""
@@ -380,14 +380,14 @@ class Queue:
         self.backlog.requeue(back)
         self.mark()
         if dead:
-            self._dead_lettering.add(dead, "delivery_limit")
+            self._dead_removal.add(dead, "delivery_limit")
 
     def reject(self, parts: Iterable[SettledRange[Consumer]], reason: str = "rejected") -> None:
         """The messages are dead-lettered, or dropped."""
         runs = [self._take_back(part) for part in parts]
         if self.backlog.count:
             self.mark()
-        self._dead_lettering.add(runs, reason)
+        self._dead_removal.add(runs, reason)
 
     def _take_back(self, part: SettledRange[Consumer]) -> Run:
         part.owner.unacked -= part.count
@@ -491,6 +491,6 @@ class Queue:
         self.backlog = Backlog()  # the other refers to the queue: see AckTimeouts.close
         if self._log is not None:
             self._log.space.delete_queue(self.number or 0)
-        for part in (self._ack_timeouts, self._dead_lettering, self._expiry, self._idle):
+        for part in (self._ack_timeouts, self._dead_removal, self._expiry, self._idle):
             part.close()
         return count

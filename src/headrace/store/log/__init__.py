@@ -1,1 +1,1 @@
-"""The commit log: one journal for all queues, in segments (docs/storage-format.md)."""
+"""The commit log: one sequence of records for all queues, in segments (docs/storage-format.md)."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headrace.store.disk import Disk
-from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
+from headrace.store.log.checkpoint_file import Checkpoint, checkpoint_bytes, write_checkpoint
 from headrace.store.log.log_index import LogIndex
 from headrace.store.log.recovery_state import RecoveredState
 from headrace.store.log.segment import Segment, index_bytes, write_index

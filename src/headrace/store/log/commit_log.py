@@ -1,4 +1,4 @@
-"""The journal on a commit log: one sequence of records for all queues, in segments.
+"""The commit log: one sequence of records for all queues, in segments.
 
 The loop appends and never waits; the writer thread commits. What is known in memory, the books, can
 be found again from the files.
@@ -41,7 +41,7 @@ CHECKPOINT_EVERY = 64 << 20  # bytes of log between checkpoints
 
 
 class CommitLog:
-    """See store.api.message_log.Journal for the promises."""
+    """See store.api.message_log.MessageLog for the promises."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class CommitLog:
             self.checkpointer.finish(self.end, clean=clean)
         except Exception as error:
             self.failed = error
-            raise StoreError(f"the journal could not be written to its end: {error}") from error
+            raise StoreError(f"the commit log could not be written to its end: {error}") from error
 
     @property
     def is_writing(self) -> bool:
@@ -186,7 +186,7 @@ class CommitLog:
     ) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
         if self.failed is not None:
-            raise StoreError(f"the journal has failed: {self.failed}")
+            raise StoreError(f"the commit log has failed: {self.failed}")
         if level >= DurabilityLevel.FSYNC:
             self._want_sync = True
         if self._began is None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from headrace.model.intervals import Intervals
 from headrace.store.disk import Disk
-from headrace.store.log.checkpoint import Checkpoint, load_checkpoints
+from headrace.store.log.checkpoint_file import Checkpoint, load_checkpoints
 from headrace.store.log.duplicates import sound_messages, without_duplicates
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.recovery_state import (
@@ -177,7 +177,7 @@ def _format_2_from(checkpoint: Checkpoint, noted: int | None, report: RecoveryRe
     known = checkpoint.format_2_from
     if known is None or known == noted:
         return noted
-    report.damaged(f"the format file does not belong to this journal: {noted}, not {known}")
+    report.damaged(f"the format file does not belong to this commit log: {noted}, not {known}")
     return known
 
 

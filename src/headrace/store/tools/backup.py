@@ -26,8 +26,8 @@ from headrace.store.api.metadata import Declarations
 from headrace.store.api.rows import CursorRow, PinRow, RetryRow
 from headrace.store.data_directory import FORMAT_FILE, JOURNAL, require_metadata
 from headrace.store.disk import extents
-from headrace.store.log.checkpoint import NAMES as CHECKPOINTS
-from headrace.store.log.checkpoint import read_checkpoint, with_new_epoch
+from headrace.store.log.checkpoint_file import NAMES as CHECKPOINTS
+from headrace.store.log.checkpoint_file import read_checkpoint, with_new_epoch
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, segment_name
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 from headrace.store.tools.findings import RepairAction
@@ -272,7 +272,7 @@ def _read_running(file: Path) -> Declarations | None:
 
 def _set_back(directory: Path, early: Declarations) -> None:
     """Give the readers in a copied meta.db their positions in ``early``, which was read before the
-    journal was copied.
+    commit log was copied.
 
     A group or pin that was removed since stays removed. One that was added since stays as it is: it
     may be ahead of the log, which the start of a broker sees to.

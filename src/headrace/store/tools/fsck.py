@@ -15,7 +15,7 @@ from headrace.store.api.metadata import Declarations
 from headrace.store.consistency import find_older_copy, readers_ahead, remove_dangling_rows
 from headrace.store.data_directory import FORMAT_FILE, JOURNAL, DamagedFormat, read_format
 from headrace.store.disk import RealDisk
-from headrace.store.log.checkpoint import load_checkpoints
+from headrace.store.log.checkpoint_file import load_checkpoints
 from headrace.store.log.recovery import FIRST_BYTES, find_format_2, recover
 from headrace.store.log.recovery_state import SHORT, UNUSABLE, lost_in
 from headrace.store.log.segment import (
@@ -51,7 +51,7 @@ def check(path: Path, progress: Progress = lambda done, total: None) -> Findings
         what = f"it is gone, with all messages of {len(findings.queues)} queues"
         findings.places.append(DamagedRange(JOURNAL, 0, 0, what, RepairAction.NOTE))
     if state.format_2_from != format_2_from:
-        what = "it does not belong to this journal"
+        what = "it does not belong to this commit log"
         findings.places.append(DamagedRange(FORMAT_FILE, 0, 0, what, RepairAction.RENEW))
     _check_positions(declarations, findings)
     older = find_older_copy(declarations, findings.state.metadata_generation)

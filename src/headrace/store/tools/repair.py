@@ -16,7 +16,7 @@ from headrace.errors import StoreError
 from headrace.store.data_directory import FORMAT_FILE, JOURNAL, write_format
 from headrace.store.disk import RealDisk, read_skipping_errors, temporary_name
 from headrace.store.log import record as r
-from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
+from headrace.store.log.checkpoint_file import Checkpoint, checkpoint_bytes, write_checkpoint
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.segment import (
     SegmentRecord,

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.store.disk import RealDisk
 from headrace.store.log import group_commit
-from headrace.store.log.checkpoint import NAMES
+from headrace.store.log.checkpoint_file import NAMES
 from headrace.store.log.disk_reserve import NAME, DiskReserve
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from support.faulty_disk import ForgetfulDisk

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from headrace.store.api.message_log import DurabilityLevel
-from headrace.store.log.checkpoint import NAMES
+from headrace.store.log.checkpoint_file import NAMES
 from headrace.store.log.segment import segment_name
 from support.faulty_disk import ForgetfulDisk
 from support.storage.log_stage import EAGER, LogStage

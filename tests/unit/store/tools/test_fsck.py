@@ -15,7 +15,7 @@ from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.api.rows import QueueRow
 from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
-from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes
+from headrace.store.log.checkpoint_file import Checkpoint, checkpoint_bytes
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.segment import index_bytes
 from headrace.store.sqlite.metadata import SqliteMetadata

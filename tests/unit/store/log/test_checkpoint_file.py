@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import StoreError
 from headrace.model.intervals import Intervals
-from headrace.store.log.checkpoint import (
+from headrace.store.log.checkpoint_file import (
     NAMES,
     Checkpoint,
     checkpoint_bytes,

@@ -19,7 +19,7 @@ from headrace.wire.amqp.properties import HeaderTable
 from headrace.wire.amqp.values import LongInt, Timestamp
 
 
-class DeadLetters:
+class DeadLetterPublisher:
     """Publishes the dead letters of one vhost."""
 
     def __init__(

@@ -9,7 +9,7 @@ from headrace.core.loop_turn import LoopTurn, Steps, log_failure
 from headrace.model.message import Run
 
 
-class DeadLettering:
+class DeadMessageRemoval:
     """Messages that have left the backlog and are not dead-lettered yet, with their reasons."""
 
     __slots__ = ("_pieces", "_remove", "_turn", "_waiting", "closed", "is_running")
