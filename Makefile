@@ -2,6 +2,7 @@
 
 BIN   := .venv/bin
 STAMP := .venv/.installed
+JAR   := .venv/.jar
 T     ?= tests
 FAST  := not interop and not chaos and not spark
 SEED  := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
@@ -14,10 +15,14 @@ NODES := console/node_modules/.package-lock.json
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make .venv and install everything (PYTHON=... chooses the interpreter)
+setup: $(STAMP) $(JAR) ## make .venv and install everything (PYTHON=... chooses the interpreter)
 
-$(STAMP): pyproject.toml constraints.txt scripts/setup scripts/build_jar.py $(shell find spark-jvm/src -name '*.java')
+$(STAMP): pyproject.toml constraints.txt scripts/setup
 	@scripts/setup
+	@touch $@
+
+$(JAR): $(STAMP) scripts/build_jar.py $(shell find spark-jvm/src -name '*.java')
+	@$(BIN)/python scripts/build_jar.py --install
 	@touch $@
 
 run: setup ## run a broker in the foreground (ARGS="--amqp-port 5673" adds flags)

@@ -57,7 +57,8 @@ def compiled(classes: Path) -> bool:
         "-Werror",
     ]
     command += ["-implicit:none", "-proc:none", "-cp", f"{jars}/*", "-d", str(classes)]
-    subprocess.run([*command, *map(str, sorted(SOURCES.rglob("*.java")))], check=True)
+    if subprocess.run([*command, *map(str, sorted(SOURCES.rglob("*.java")))]).returncode:
+        sys.exit("jar: the sources do not compile, see above")
     return True
 
 

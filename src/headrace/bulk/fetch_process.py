@@ -1,4 +1,6 @@
-"""The fetch process: jobs in, Arrow frames out. `python -m headrace.bulk.fetch_process FD`.
+"""The fetch process: jobs in, frames out. `python -m headrace.bulk.fetch_process FD`.
+
+Frames hold Arrow batches, or whole records for readers that decode them.
 
 The only part of the broker that imports NumPy and pyarrow. It reads files through descriptors it
 is given, opens no file by name, and ends when the broker does. Rows of a database it selects there.
@@ -21,6 +23,7 @@ import pyarrow as pa
 from headrace.bulk.decode.batches import batches_of
 from headrace.bulk.decode.schema import schema_of
 from headrace.bulk.decode.sql_rows import batch_of
+from headrace.bulk.raw_records import blocks_of
 from headrace.bulk.read_plan import FetchRequest, ReadPlan, SqlPlan
 from headrace.errors import EngineUnavailable, SourceChanged, StoreError
 from headrace.wire.native.error_codes import code_of
@@ -75,10 +78,10 @@ def _run(fds: list[int]) -> None:
 
 def _answer(order: FetchRequest, segments: list[int], out: socket.socket) -> None:
     try:
-        for parts in _stream(order.job, segments):
-            fields = {"rid": order.rid, "ch": order.ch, "ok": True, "last": False}
+        for more, parts in _blocks(order, segments):
+            fields = {"rid": order.rid, "ch": order.ch, "ok": True, "last": False, **more}
             size = sum(map(len, parts))
-            send_all(out, [message_head(Op.FETCH, fields, "data", size), *parts])
+            send_all(out, [message_head(order.op, fields, "data", size), *parts])
     except (StoreError, EngineUnavailable, SourceChanged) as error:
         out.sendall(_frame(order, ok=False, code=code_of(error), text=str(error), last=True))
         return
@@ -87,7 +90,15 @@ def _answer(order: FetchRequest, segments: list[int], out: socket.socket) -> Non
 
 
 def _frame(order: FetchRequest, **fields: object) -> bytes:
-    return message(Op.FETCH, {"rid": order.rid, "ch": order.ch, **fields})
+    return message(order.op, {"rid": order.rid, "ch": order.ch, **fields})
+
+
+def _blocks(
+    order: FetchRequest, segments: list[int]
+) -> Iterator[tuple[dict[str, object], list[bytes | memoryview]]]:
+    if order.op == Op.RECORDS and isinstance(order.job, ReadPlan):
+        return blocks_of(order.job, segments)
+    return (({}, parts) for parts in _stream(order.job, segments))
 
 
 def send_all(out: socket.socket, parts: Sequence[bytes | memoryview]) -> None:

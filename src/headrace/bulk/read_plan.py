@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.model.record_columns import RecordColumns
-from headrace.wire.native.payloads import pack, unpack_trusted
+from headrace.wire.native.payloads import Op, pack, unpack_trusted
 
 ROWS_PER_QUERY = 50_000  # of a database, read at once: bounds the memory of a task
 
@@ -24,6 +24,7 @@ class ReadPlan:
     columns: Sequence[str]
     next: int  # the offset at which the client goes on
     pieces: tuple[RecordColumns[bytes], ...]  # one per segment
+    number: int = 0  # of the queue or partition in the log
 
     def encode(self) -> bytes:
         return pack(
@@ -41,7 +42,7 @@ class ReadPlan:
         return cls(**fields)
 
 
-_PLAIN = ("kind", "source", "partition", "lane", "next")
+_PLAIN = ("kind", "number", "source", "partition", "lane", "next")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +65,23 @@ class SqlPlan:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """One fetch."""
+    """One fetch: of rows as Arrow batches, or of whole records."""
 
     rid: int | str
     ch: int | str
     job: ReadPlan | SqlPlan
+    op: int = Op.FETCH
 
     def encode(self) -> bytes:
-        is_sql = isinstance(self.job, SqlPlan)
-        return pack({"rid": self.rid, "ch": self.ch, "job": self.job.encode(), "sql": is_sql})
+        fields = {"rid": self.rid, "ch": self.ch, "op": self.op, "job": self.job.encode()}
+        return pack({**fields, "sql": isinstance(self.job, SqlPlan)})
 
     @classmethod
     def decode(cls, data: bytes) -> FetchRequest:
         fields: dict[str, Any] = unpack_trusted(data)
         job = fields["job"]
         plan = SqlPlan(**unpack_trusted(job)) if fields["sql"] else ReadPlan.decode(job)
-        return cls(fields["rid"], fields["ch"], plan)
+        return cls(fields["rid"], fields["ch"], plan, fields["op"])
 
 
 # A frame of data is long; the last one of an order is short, and says so at its end.

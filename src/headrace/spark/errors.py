@@ -47,7 +47,7 @@ class LakeError(SparkError):
     """A lake is missing, is not a Delta table, or another program is writing to it."""
 
 
-_OURS = re.compile(r"(?:headrace\.\w[\w.]*\.)?(\w+): (.+)")
+_OURS = re.compile(r"(?:^|.*\bheadrace\.\w[\w.]*\.)(\w+): (.+)")  # Java's come behind other text
 _NAMES = frozenset(one.__name__ for one in SparkError.__subclasses__()) | {"SparkError"}
 _PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Refused)): (.+)$")
 _CLASS = re.compile(r"^\[([A-Z0-9_.]+)\]\s*(.+)$")

@@ -261,6 +261,18 @@ RULES: dict[str, Rule[Op, Case]] = {
         lambda c: [read("queue", c.new)],
         Case.make_durable_queue,
     ),
+    "records": Rule(
+        Op.RECORDS,
+        lambda c: c.call(Op.RECORDS, queue=c.new, start=0, end=0),
+        lambda c: [read("queue", c.new)],
+        Case.make_durable_queue,
+    ),
+    "count of records": Rule(
+        Op.RECORDS,
+        lambda c: c.call(Op.RECORDS, queue=c.new, start=0, end=0, count=True),
+        lambda c: [read("queue", c.new)],
+        Case.make_durable_queue,
+    ),
     "bounds of a topic": Rule(
         Op.BOUNDS,
         lambda c: c.call(Op.BOUNDS, destinations=[{"topic": c.topic}]),

@@ -1,36 +1,38 @@
 package headrace.spark;
 
-import java.util.Map;
-import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableProvider;
+import java.util.*;
+import org.apache.spark.sql.connector.catalog.*;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.*;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.sources.DataSourceRegister;
-import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.*;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The data source {@code headrace}; what it does not read itself is read in Python. */
+/** The data source {@code headrace}; what it does not read itself, and all writes, are done in Python. */
 public final class HeadraceProvider implements TableProvider, DataSourceRegister {
   private PythonDataSourceV2 python;
 
-  @Override
-  public String shortName() {
-    return "headrace";
-  }
+  @Override public String shortName() { return "headrace"; }
+
+  @Override public boolean supportsExternalMetadata() { return true; }
 
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
-    return python().inferSchema(options);
+    ReadOptions ours = ReadOptions.parse(options);
+    return ours == null ? python().inferSchema(options) : schema(ours);
   }
 
   @Override
-  public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> options) {
-    return python().getTable(schema, partitioning, options);
+  public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> given) {
+    ReadOptions options = ReadOptions.parse(new CaseInsensitiveStringMap(given));
+    if (options == null) return python().getTable(schema, partitioning, given);
+    return new HeadraceTable(options, schema, () -> (SupportsWrite) python().getTable(schema, partitioning, given));
   }
 
-  @Override
-  public boolean supportsExternalMetadata() {
-    return true;
+  static StructType schema(ReadOptions options) {
+    return new StructType(options.columns().stream().map(ReadOptions.SCHEMA::apply).toArray(StructField[]::new));
   }
 
   private PythonDataSourceV2 python() {
@@ -39,5 +41,26 @@ public final class HeadraceProvider implements TableProvider, DataSourceRegister
       python.setShortName("headrace-python");
     }
     return python;
+  }
+
+  /** Queues or topics of a broker as a table. */
+  record HeadraceTable(ReadOptions options, StructType given, java.util.function.Supplier<SupportsWrite> writes)
+      implements SupportsRead, SupportsWrite {
+    @Override public String name() { return "headrace " + options.kind() + " " + String.join(",", options.names()); }
+
+    @Override
+    public Column[] columns() {
+      return Arrays.stream(given.fields()).map(one -> Column.create(one.name(), one.dataType(), one.nullable())).toArray(Column[]::new);
+    }
+
+    @Override
+    public Set<TableCapability> capabilities() {
+      return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_WRITE,
+          TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE);
+    }
+
+    @Override public ScanBuilder newScanBuilder(CaseInsensitiveStringMap more) { return new HeadraceScan(options, HeadraceProvider.schema(options)); }
+
+    @Override public WriteBuilder newWriteBuilder(LogicalWriteInfo info) { return writes.get().newWriteBuilder(info); }
   }
 }

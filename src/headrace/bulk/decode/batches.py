@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.bulk.decode.gather import Bytes, Places, is_constant, pick_text
 from headrace.bulk.decode.queue_messages import ContentColumns
-from headrace.bulk.decode.records import MessageRows, portions, rows_of
+from headrace.bulk.decode.records import MessageRows, Records, portions, rows_of
 from headrace.bulk.decode.schema import COLUMNS, schema_of
 from headrace.bulk.decode.topic_entries import EntryColumns
 from headrace.bulk.read_plan import ReadPlan
@@ -90,26 +90,31 @@ def batches_of(job: ReadPlan, segments: Sequence[int]) -> Iterator[pa.RecordBatc
     """In order; StoreError when something is damaged. ``segments`` are descriptors, one per piece;
     they may be closed when the iterator has ended."""
     for one, fd in zip(job.pieces, segments, strict=True):
-        yield from _batches(job, one, fd)
+        for data, part in portions_of(job, one, fd):
+            rows, damaged = rows_of(data, part)
+            if damaged:
+                raise StoreError(
+                    f"messages of {job.source} cannot be read, the first has offset {damaged[0]}: "
+                    "their checksums are wrong. run `headrace fsck`; nothing behind them was read"
+                )
+            yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))
 
 
-def _batches(job: ReadPlan, packed: RecordColumns[bytes], fd: int) -> Iterator[pa.RecordBatch]:
+def portions_of(
+    job: ReadPlan, packed: RecordColumns[bytes], fd: int
+) -> Iterator[tuple[Bytes, Records]]:
+    """The records of a segment, mapped and a few megabytes at a time."""
     mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
     data: Bytes = np.frombuffer(mapping, np.uint8)
     columns = packed.map(lambda one: np.frombuffer(one, np.uint64).astype(np.int64))
+    if not len(columns.positions):
+        return
     at = columns.positions - columns.base
     _read_ahead(mapping, at, at + RECORD_HEAD_SIZE, job)
     for part in portions(data, columns._replace(positions=at), PORTION_BYTES):
         sizes = data[: len(data) // 4 * 4].view(np.uint32)[part.positions // 4 + 1]
         _read_ahead(mapping, part.positions, part.positions + sizes, job)
-        rows, damaged = rows_of(data, part)
-        if damaged:
-            raise StoreError(
-                f"{len(damaged)} messages of {job.source} cannot be read, the first has offset "
-                f"{damaged[0]}: their checksums are wrong. run `headrace fsck`; nothing "
-                "behind them was read"
-            )
-        yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))
+        yield data, part
 
 
 def _read_ahead(mapping: mmap.mmap, starts: Places, stops: Places, job: ReadPlan) -> None:

@@ -79,7 +79,7 @@ def portions(data: Bytes, part: Records, size: int) -> Iterator[Records]:
 def rows_of(data: Bytes, part: Records) -> tuple[MessageRows, list[int]]:
     """The rows of the slice, and the offsets of those whose checksum is wrong (left out)."""
     words = data[: len(data) // 4 * 4].view(np.uint32)
-    sound = _check_heads(data, words, part.seed, part.positions)
+    sound = check_heads(data, words, part.seed, part.positions)
     damaged = [
         offset
         for low, high in zip(
@@ -135,7 +135,7 @@ def _are_whole(part: Records, counts: Places) -> bool:
     )
 
 
-def _check_heads(
+def check_heads(
     data: Bytes, words: npt.NDArray[np.uint32], seed: int, at: Places
 ) -> npt.NDArray[np.bool_]:
     """Whether each record's head has its sum, as a record of its own or within a group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -173,7 +174,7 @@ def _fetch(session: Session, channel: Channel, request: Request, is_second: bool
         return
     plan, segments = _plan(session, request)
     assert request.ch is not None
-    order = FetchRequest(request.rid, request.ch, plan)
+    order = FetchRequest(request.rid, request.ch, plan, request.kind)
     again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
     with ExitStack() as lent:
         try:
@@ -181,6 +182,28 @@ def _fetch(session: Session, channel: Channel, request: Request, is_second: bool
         except OSError as error:
             raise StoreError(f"the messages cannot be read now: {error}") from error
         session.fetch(order, files, again)
+
+
+def _records(session: Session, channel: Channel, request: Request) -> None:
+    """Whole records of one destination, or with ``count`` what the index knows about them.
+
+    The positions come from the index, never from the reader.
+    """
+    if engine_bulk.engine_of(session, request) is not None:
+        raise Unsupported("the topic is in a database: fetch the messages")
+    if not request.flag("count"):
+        _fetch(session, channel, request)
+        return
+    plan, _ = _plan(session, request)
+    ranges = [(array("Q", one.low_offsets), array("Q", one.high_offsets)) for one in plan.pieces]
+    found = [(lows, highs) for lows, highs in ranges if lows]
+    session.respond(
+        request,
+        next=plan.next,
+        messages=sum(sum(highs) - sum(lows) for lows, highs in found),
+        first=found[0][0][0] if found else 0,
+        last=found[-1][1][-1] - 1 if found else 0,
+    )
 
 
 def _locate(session: Session, channel: Channel, request: Request) -> None:
@@ -235,6 +258,7 @@ def _plan(session: Session, request: Request) -> tuple[ReadPlan, list[SegmentFil
     found = log.reads.locate(number, start, end, synced)
     plan = ReadPlan(
         kind=held.kind,
+        number=number,
         source=held.name,
         partition=partition,
         lane=lanes[partition],
@@ -257,4 +281,5 @@ HANDLERS: dict[int, Handler] = {
     Op.BOUNDS: _bounds,
     Op.FETCH: _fetch,
     Op.LOCATE: _locate,
+    Op.RECORDS: _records,
 }

@@ -228,7 +228,7 @@ class Session(BaseSession):
             else:
                 return
         fields = _refusal(order.rid, order.ch, failure) | {"last": True}
-        self.send_bytes(message(Op.FETCH, fields))
+        self.send_bytes(message(order.op, fields))
 
     # -- life -----------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ class Op(IntEnum):
     UNPIN = 0x35
     TELL_PIPELINE = 0x36
     LOCATE = 0x37
+    RECORDS = 0x38
 
 
 _SIZES: dict[int, int] = {

@@ -1,0 +1,15 @@
+package headrace.spark;
+
+import java.util.Set;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** The columns that a kind of destination reads from the contents of its messages. */
+interface ContentColumns {
+  ColumnVector column(String name);
+
+  /** Another batch begins. */
+  void reset();
+
+  boolean hasTag(int row, Set<UTF8String> tags);
+}
