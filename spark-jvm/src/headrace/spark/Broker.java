@@ -48,6 +48,15 @@ final class Broker {
     return found;
   }
 
+  /** Whether a topic is in a database: the broker has no records of it. A broker that does not answer is reported later. */
+  boolean hasDatabaseTopics() {
+    try {
+      return options.kind().equals("topic") && sources(null).values().stream().anyMatch(ReadableSource::isInDatabase);
+    } catch (SparkError error) {
+      return false;
+    }
+  }
+
   /** How many messages the tasks have to read, and the lowest and highest offset of them: from the broker's index. */
   long[] count(InputPartition[] tasks) {
     return with(connection -> {

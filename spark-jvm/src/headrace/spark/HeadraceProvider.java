@@ -28,7 +28,7 @@ public final class HeadraceProvider implements TableProvider, DataSourceRegister
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> given) {
     ReadOptions options = ReadOptions.parse(new CaseInsensitiveStringMap(given));
     if (options == null) return python().getTable(schema, partitioning, given);
-    return new HeadraceTable(options, schema, () -> (SupportsWrite) python().getTable(schema, partitioning, given));
+    return new HeadraceTable(options, schema, () -> python().getTable(schema, partitioning, given));
   }
 
   static StructType schema(ReadOptions options) {
@@ -44,7 +44,7 @@ public final class HeadraceProvider implements TableProvider, DataSourceRegister
   }
 
   /** Queues or topics of a broker as a table. */
-  record HeadraceTable(ReadOptions options, StructType given, java.util.function.Supplier<SupportsWrite> writes)
+  record HeadraceTable(ReadOptions options, StructType given, java.util.function.Supplier<Table> python)
       implements SupportsRead, SupportsWrite {
     @Override public String name() { return "headrace " + options.kind() + " " + String.join(",", options.names()); }
 
@@ -59,8 +59,12 @@ public final class HeadraceProvider implements TableProvider, DataSourceRegister
           TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE);
     }
 
-    @Override public ScanBuilder newScanBuilder(CaseInsensitiveStringMap more) { return new HeadraceScan(options, HeadraceProvider.schema(options)); }
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap more) {
+      if (new Broker(options, 0).hasDatabaseTopics()) return ((SupportsRead) python.get()).newScanBuilder(more);
+      return new HeadraceScan(options, HeadraceProvider.schema(options));
+    }
 
-    @Override public WriteBuilder newWriteBuilder(LogicalWriteInfo info) { return writes.get().newWriteBuilder(info); }
+    @Override public WriteBuilder newWriteBuilder(LogicalWriteInfo info) { return ((SupportsWrite) python.get()).newWriteBuilder(info); }
   }
 }

@@ -6,7 +6,8 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /** A queue or topic as far as it can be read by offset; all mappings are by partition. */
-record ReadableSource(String name, String uuid, TreeMap<Integer, ReadableRange> ranges, TreeMap<Integer, List<long[]>> epochs) {
+record ReadableSource(String name, String uuid, TreeMap<Integer, ReadableRange> ranges, TreeMap<Integer, List<long[]>> epochs,
+    boolean isInDatabase) {
 
   /** Offsets first .. end - 1; below {@code complete} some may be missing. {@code atTime}: the first stored then or later. */
   record ReadableRange(String priority, long first, long complete, long end, Long atTime) {}
@@ -26,7 +27,7 @@ record ReadableSource(String name, String uuid, TreeMap<Integer, ReadableRange> 
         epochs.put(Integer.valueOf((String) partition), found);
       });
     }
-    return new ReadableSource((String) row.get("name"), (String) row.get("uuid"), ranges, epochs);
+    return new ReadableSource((String) row.get("name"), (String) row.get("uuid"), ranges, epochs, row.containsKey("gap"));
   }
 
   /** The current epoch of each partition. */
