@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from headrace.core.alarms import Alarms
 from headrace.core.clock import Clock, Timers
 from headrace.core.counters import Churn
 from headrace.core.loop_turn import LoopTurn
-from headrace.core.parameters import Parameters, Reports
+from headrace.core.parameters import TOPIC_SETTINGS, Parameters, Reports
 from headrace.core.storage import Storage
 from headrace.core.vhost import Vhost
 from headrace.errors import NotAllowed, PreconditionFailed
@@ -109,6 +110,7 @@ class Broker:
         if vhost is None:
             vhost = Vhost(name, self.clock, self.timers, self.turn, self.storage)
             vhost.events.on = self._events
+            vhost.topics.log.on_delete = partial(self.parameters.clear, name, TOPIC_SETTINGS)
             self.vhosts[name] = vhost
             self.on_new_vhost(vhost)
             self.storage.save_vhost(name)

@@ -21,6 +21,7 @@ from headrace.core.loop_turn import Steps
 from headrace.core.parameters import REPORT, Parameter
 from headrace.core.policies import OPERATOR_POLICY
 from headrace.core.queues.queue import Queue
+from headrace.core.topics.exchange_bridge import X_TOPIC
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError, PreconditionFailed
 from headrace.model.passwords import NO_PASSWORD, PasswordHash, guessed_algorithm
@@ -129,6 +130,9 @@ def _import_policy(broker: Broker, item: Entry) -> None:
 
 
 def _import_exchange(broker: Broker, item: Entry) -> None:
+    if item["type"] == X_TOPIC:
+        _home(broker, item).topics.import_exchange(item["name"], item.get("arguments", {}))
+        return
     _home(broker, item).declare_exchange(
         item["name"],
         item["type"],

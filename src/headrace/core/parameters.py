@@ -19,6 +19,7 @@ GLOBAL = ""  # the vhost of what belongs to no vhost
 _GLOBAL_COMPONENT = "global"
 _DESCRIPTION = ("vhost", "metadata")  # component and name of what describes a vhost
 REPORT = "headrace-report"  # the component of reports: shown in their own place
+TOPIC_SETTINGS = "rocketmq-topic"  # the component of a topic's settings: deleted with the topic
 MAX_NAME = 255
 MAX_REPORTS = 50  # per vhost; the oldest goes first
 

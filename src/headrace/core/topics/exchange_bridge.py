@@ -156,6 +156,11 @@ class ExchangeBridge:
     def exchange(self, name: str) -> Exchange:
         return self._exchanges[name]
 
+    def set_queues(self, topic: str, queues: int) -> None:
+        """The topic has another number of queues: its exchange says so."""
+        exchange = self._exchanges[topic_exchange_name(topic)]
+        exchange.arguments = {**exchange.arguments, **exchange_arguments(queues, None)}
+
     def check_free(self, topic: str) -> None:
         """Before a topic is created: an exchange may have its name already."""
         found = self._exchanges.get(topic_exchange_name(topic))

@@ -52,6 +52,7 @@ class LogEngine:
         self._boot = os.urandom(8).hex()  # claims given before this start are void
         self._claims = count(1)
         self.members_of: divided.MembersOf = lambda group: ()  # of RocketMQ: the front door knows
+        self.on_delete: Callable[[str], object] = lambda topic: None
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -121,6 +122,7 @@ class LogEngine:
 
     def _delete(self, topic: str) -> None:
         self.get(topic).delete()
+        self.on_delete(topic)
         del self.by_name[topic]
         self._waiting.pop(topic).end_all()
         self._bridge.close(topic)

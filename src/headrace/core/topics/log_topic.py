@@ -150,6 +150,17 @@ class LogTopic:
             for partition, one in self._partitions.items()
         }
 
+    def grow(self, queues: int) -> None:
+        """Have more queues; messages and positions stay where they are."""
+        if any(partition.priority is not Priority.MIDDLE for partition in self._partitions):
+            raise PreconditionFailed(
+                f"topic '{self.name}' has messages of high or low priority, whose queue ids follow "
+                f"those of its {self.queues} queues: their number cannot be changed"
+            )
+        self.queues = queues
+        self._bridge.set_queues(self.name, queues)
+        self._storage.save(self.row())
+
     # -- by partition and offset -----------------------------------------------------------------
 
     def bounds(self) -> Mapping[Partition, Bound]:

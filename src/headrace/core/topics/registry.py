@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from headrace.core.exchange import Exchange
 from headrace.core.topics.async_engine import AsyncTopicEngine, DeclaredTopic, Then, collect
@@ -22,6 +22,8 @@ from headrace.errors import (
 )
 from headrace.model.topics.names import check_topic
 from headrace.store.topics.types import TopicInfo, TopicSpec
+from headrace.wire.remoting.names import HIDDEN_TOPICS
+from headrace.wire.remoting.names import check_topic as check_remoting_topic
 
 logger = logging.getLogger(__name__)
 
@@ -112,13 +114,23 @@ class TopicRegistry:
         self.log.make(spec)
         return self.bridge.exchange(name)
 
+    def import_exchange(self, name: str, arguments: Mapping[str, object]) -> None:
+        """The exchange of an exported log topic: RocketMQ's names are legal, and its hidden topics
+        are left out, because the broker creates them."""
+        spec = spec_of(name, arguments)
+        if spec.name not in HIDDEN_TOPICS:
+            self._checked(spec, self.log.name, check_remoting_topic)
+            self.log.make(spec)
+
     def declare(self, spec: TopicSpec, engine: str, then: Then[DeclaredTopic]) -> None:
         """Create the topic, or check that the one there is the same."""
         self._checked(spec, engine).declare(spec, then)
 
-    def _checked(self, spec: TopicSpec, engine: str) -> AsyncTopicEngine:
+    def _checked(
+        self, spec: TopicSpec, engine: str, check_name: Callable[[str], object] = check_topic
+    ) -> AsyncTopicEngine:
         """The engine of that name, after checks of the declaration that all engines share."""
-        check_topic(spec.name)
+        check_name(spec.name)
         if not 1 <= spec.queues <= MAX_QUEUES:
             raise BadTopicValue(f"queues: 1 to {MAX_QUEUES} are allowed, not {spec.queues}")
         self.bridge.check_free(spec.name)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound, PreconditionFailed
 from headrace.server.remoting.message_mapping import queue_id_of, read_queues
+from headrace.server.remoting.topics import MAX_QUEUES
 from headrace.wire.remoting import names
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.codes import Perm, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.admin import (
+    SINGLE_TAG,
     CreateTopic,
     DeleteTopic,
     GetConsumeStats,
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
     from headrace.server.remoting.state import Handler, RemotingState
 
 
+Attributes = tuple[tuple[str, str], ...]
+MESSAGE_TYPE = "message.type"
+MESSAGE_TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
+
 # -- topics --------------------------------------------------------------------------------------
 
 
@@ -44,19 +50,73 @@ def _create_topic(state: RemotingState, session: Session, request: Command) -> N
     header = CreateTopic.take(request.ext)
     names.check_topic(header.topic)
     session.check_topic_right("configure", header.topic)
-    queues = max(header.read_queue_nums, header.write_queue_nums)
+    _check_not_system(state, header.topic)
+    _check_config(header)
+    known, reads = state.topics.find(header.topic), header.read_queue_nums
+    kept = state.topics.settings.get(known).attributes if known is not None else ()
+    attributes = _changed_attributes(kept, header.attributes or "")
+    if known is not None and known.queues < (shown := read_queues(known)):
+        if reads not in (known.queues, shown):
+            raise PreconditionFailed(
+                f"topic '{known.name}' has messages of high or low priority: the number of its "
+                "queues to read cannot be changed"
+            )
+        reads = known.queues
+    queues = max(reads, header.write_queue_nums)
     topic = state.topics.ensure(header.topic, queues)
-    if topic.queues != queues:
-        raise PreconditionFailed(
-            f"topic '{topic.name}' has {topic.queues} queues, and their number cannot be changed"
-        )
+    if topic.queues < queues:
+        topic.grow(queues)
+    config = TopicConfig(
+        topic.name,
+        reads,
+        header.write_queue_nums,
+        header.perm,
+        header.order,
+        header.topic_sys_flag,
+        attributes,
+    )
+    state.topics.settings.set(topic, config)
     session.metadata_version = session.broker.storage.issued
     session.respond(request)
+
+
+def _check_not_system(state: RemotingState, name: str) -> None:
+    own = (state.settings.cluster, state.settings.broker_name)
+    if names.is_system_topic(name) or name in (*own, names.reply_topic(own[0])):
+        raise PreconditionFailed(f"topic '{name}' is a system topic: it cannot be changed")
+
+
+def _check_config(header: CreateTopic) -> None:
+    reads, writes = header.read_queue_nums, header.write_queue_nums
+    if not (min(reads, writes) >= 0 and 1 <= max(reads, writes) <= MAX_QUEUES):
+        raise PreconditionFailed(f"{reads} and {writes} queues: 1 to {MAX_QUEUES} are allowed")
+    if not 0 <= header.perm < Perm.PRIORITY:
+        raise PreconditionFailed(f"perm {header.perm}: expected 2 (write), 4 (read) or 6 (both)")
+    if header.topic_filter_type != SINGLE_TAG:
+        raise PreconditionFailed(f"topicFilterType: {SINGLE_TAG} is the only one")
+
+
+def _changed_attributes(known: Attributes, changes: str) -> Attributes:
+    """`+message.type=FIFO` sets the only attribute that is kept, `-message.type` removes it."""
+    found = dict(known)
+    for change in filter(None, changes.split(",")):
+        name, _, value = change[1:].partition("=")
+        is_set = change[0] == "+" and value in MESSAGE_TYPES
+        if name != MESSAGE_TYPE or not (is_set or (change[0] == "-" and not value)):
+            raise PreconditionFailed(
+                f"attribute '{change:.80}': only +{MESSAGE_TYPE}= with one of "
+                f"{', '.join(MESSAGE_TYPES)} is kept"
+            )
+        found.pop(name, None)
+        if is_set:
+            found[name] = value
+    return tuple(found.items())
 
 
 def _delete_topic(state: RemotingState, session: Session, request: Command) -> None:
     header = DeleteTopic.take(request.ext)
     session.check_topic_right("configure", header.topic)
+    _check_not_system(state, header.topic)
     state.topics.delete(header.topic)
     session.metadata_version = session.broker.storage.issued
     session.respond(request)
@@ -67,13 +127,10 @@ def _forget_route(state: RemotingState, session: Session, request: Command) -> N
     session.respond(request)
 
 
-def _config(topic: LogTopic) -> TopicConfig:
-    return TopicConfig(topic.name, read_queues(topic), topic.queues)
-
-
 def _all_topics(state: RemotingState, session: Session, request: Command) -> None:
     topics = state.topics.by_name.values()
-    shown = [_config(topic) for topic in topics if session.may_use_topic(topic.name)]
+    get = state.topics.settings.get
+    shown = [get(topic) for topic in topics if session.may_use_topic(topic.name)]
     session.respond(request, body=topic_configs_body(shown))
 
 
@@ -81,7 +138,7 @@ def _one_topic(state: RemotingState, session: Session, request: Command) -> None
     name = TopicRequest.take(request.ext).topic
     session.check_topic_right("read", name)
     topic = state.topics.get(name)
-    session.respond(request, body=json_bytes(_config(topic).as_map()))
+    session.respond(request, body=json_bytes(state.topics.settings.get(topic).as_map()))
 
 
 def _queue(state: RemotingState, topic: LogTopic, queue_id: int) -> MessageQueue:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import NoSuchTopic
 from headrace.server.remoting.group_settings import known_groups
-from headrace.server.remoting.message_mapping import read_queues
 from headrace.server.remoting.topics import TEMPLATE_QUEUES
 from headrace.wire.remoting import names
 from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode
@@ -46,7 +45,10 @@ def queue_data(state: RemotingState, name: str) -> QueueData:
     broker = state.settings.broker_name
     topic = state.topics.find(name)
     if topic is not None:
-        return QueueData(broker, read_queues(topic), topic.queues)
+        config = state.topics.settings.get(topic)
+        return QueueData(
+            broker, config.read_queues, config.write_queues, config.perm, config.sys_flag
+        )
     # Programs create topics by the route of the template, the cluster or the broker.
     named_after = (state.settings.cluster, broker)
     if name in named_after or (name == names.TEMPLATE_TOPIC and state.settings.auto_create):

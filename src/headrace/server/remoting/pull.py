@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import AccessRefused
+from headrace.errors import AccessRefused, BadTopicValue
 from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.long_polls import PullRequest
@@ -22,7 +22,7 @@ from headrace.server.remoting.session import RESPONSE_MAX
 from headrace.server.remoting.statistics import GOT
 from headrace.store.topics.entry import tags_of
 from headrace.store.topics.reads import LoadedEntries
-from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
+from headrace.wire.remoting.codes import Perm, PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.pull import PullMessage, PullResult
 from headrace.wire.remoting.message_ids import host_bytes
@@ -56,7 +56,7 @@ class PullResponse(NamedTuple):
 def _pull(state: RemotingState, session: Session, request: Command) -> None:
     header = PullMessage.take(request.ext)
     check_group(header.consumer_group)
-    session.check_topic_right("read", header.topic)
+    _check_readable(state, session, header)
     _check_group(state, header.consumer_group)
     selector = _selector(state, header)
     if header.sys_flag & _COMMIT and header.commit_offset >= 0:
@@ -72,8 +72,8 @@ def _pull(state: RemotingState, session: Session, request: Command) -> None:
 
     def attempt(must: bool) -> bool:
         try:
-            session.check_topic_right("read", header.topic)  # rights may have changed meanwhile
-        except AccessRefused as error:
+            _check_readable(state, session, header)  # rights may have changed meanwhile
+        except (AccessRefused, BadTopicValue) as error:
             session.refuse(request, error)
             return True
         found = _read(state, session, header, selector)
@@ -84,6 +84,13 @@ def _pull(state: RemotingState, session: Session, request: Command) -> None:
 
     wait_ms = min(header.suspend_timeout_millis, MAX_SUSPEND_MS)
     state.long_polls.hold(header.topic, PullRequest(session, state.now_ms() + wait_ms, attempt))
+
+
+def _check_readable(state: RemotingState, session: Session, header: PullMessage) -> None:
+    session.check_topic_right("read", header.topic)
+    topic = state.topics.find(header.topic)
+    if topic is not None:
+        state.topics.settings.check(topic, Perm.READ, header.queue_id)
 
 
 def _check_group(state: RemotingState, name: str) -> None:

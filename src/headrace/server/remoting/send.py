@@ -43,6 +43,7 @@ from headrace.wire.remoting import properties as property_names
 from headrace.wire.remoting.codes import (
     COMPRESSION_MASK,
     TRANSACTION_MASK,
+    Perm,
     RequestCode,
     ResponseCode,
     SysFlag,
@@ -151,8 +152,8 @@ def _send_one(
     if names.is_retry_topic(topic_name):
         topic_name, record = retried(state, request, header, record)
         queue_id = 0 if topic_name != header.topic else queue_id
-    topic = _topic_for_send(state, session, topic_name, header.default_topic_queue_nums)
-    queue_id = _queue(topic, queue_id)
+    topic = _topic_for_send(state, session, topic_name, header.default_topic_queue_nums, queue_id)
+    queue_id = _queue(state, topic, queue_id)
     unique = record.properties[property_names.UNIQ_KEY]
 
     def stored(where: AppendedRange, handle: str | None = None) -> None:
@@ -191,14 +192,15 @@ def _send_one(
 def _send_batch(
     state: RemotingState, session: Session, request: Command, header: SendMessage
 ) -> None:
-    topic = _topic_for_send(state, session, header.topic, header.default_topic_queue_nums)
+    wanted = header.default_topic_queue_nums
+    topic = _topic_for_send(state, session, header.topic, wanted, header.queue_id)
     if names.is_retry_topic(header.topic):
         raise PreconditionFailed("messages of a batch can be neither delayed nor retried")
     largest = state.settings.max_message
     contents, unique = entries_of(request.body, partial(_record, state, session, header), largest)
     if not contents:
         raise PreconditionFailed("a batch without a message")
-    queue_id = _queue(topic, header.queue_id)
+    queue_id = _queue(state, topic, header.queue_id)
     track = partition_of(topic, queue_id)
 
     def stored(where: AppendedRange) -> None:
@@ -212,7 +214,9 @@ def _send_batch(
     state.appends.add(topic, track, contents, stored, partial(session.refuse, request))
 
 
-def _topic_for_send(state: RemotingState, session: Session, name: str, queues: int) -> LogTopic:
+def _topic_for_send(
+    state: RemotingState, session: Session, name: str, queues: int, queue_id: int
+) -> LogTopic:
     """The topic to append to; a new one when the settings and the user's permissions allow it."""
     names.check_topic(name)
     if name in names.CLOSED_TOPICS:
@@ -220,6 +224,7 @@ def _topic_for_send(state: RemotingState, session: Session, name: str, queues: i
     session.check_topic_right("write", name)
     found = state.topics.find(name)
     if found is not None:
+        state.topics.settings.check(found, Perm.WRITE, queue_id)
         return found
     if names.is_retry_topic(name) or names.is_dead_letter_topic(name):
         return state.topics.ensure(name, 1)
@@ -260,8 +265,10 @@ def _record(
     )
 
 
-def _queue(topic: LogTopic, queue_id: int) -> int:
-    return randrange(topic.queues) if queue_id < 0 else queue_id
+def _queue(state: RemotingState, topic: LogTopic, queue_id: int) -> int:
+    if queue_id >= 0:
+        return queue_id
+    return randrange(max(state.topics.settings.get(topic).write_queues, 1))
 
 
 def _end_transaction(state: RemotingState, session: Session, request: Command) -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from headrace.core.broker import DEFAULT_VHOST, Broker
+from headrace.core.parameters import TOPIC_SETTINGS
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import EngineUnavailable, NoSuchTopic
+from headrace.errors import (
+    AccessRefused,
+    BadTopicValue,
+    EngineUnavailable,
+    MalformedError,
+    NoSuchTopic,
+)
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import (
@@ -15,6 +23,7 @@ from headrace.server.remoting.message_mapping import (
     TopicRecord,
     physical_offset,
     queue_id_of,
+    read_queues,
     sent_bytes,
     split_physical,
     take_record,
@@ -22,12 +31,61 @@ from headrace.server.remoting.message_mapping import (
 )
 from headrace.store.topics.types import TopicSpec
 from headrace.wire.remoting import properties
+from headrace.wire.remoting.codes import Perm
+from headrace.wire.remoting.headers.admin import TopicConfig
 from headrace.wire.remoting.message_ids import HostAddress, host_bytes
 from headrace.wire.remoting.names import check_topic, is_dead_letter_topic, is_retry_topic
 
 TEMPLATE_QUEUES = 8  # of TBW102, which new topics are made like
 MAX_QUEUES = 1024
 MAX_MOVED = 10_000  # delivered delayed messages that their producer's offset id finds
+
+
+class TopicSettings:
+    """What administrators have set for topics, kept as parameters of the vhost."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._parameters = broker.parameters
+
+    def find(self, topic: LogTopic) -> TopicConfig | None:
+        """None for the defaults, which nearly all topics have."""
+        found = self._parameters.find(DEFAULT_VHOST, TOPIC_SETTINGS, topic.name)
+        if found is None:
+            return None
+        try:
+            return TopicConfig.take(found.value)
+        except MalformedError:  # written by another program
+            return None
+
+    def get(self, topic: LogTopic) -> TopicConfig:
+        """With the numbers of queues that clients see."""
+        default = TopicConfig(topic.name, read_queues(topic), topic.queues)
+        found = self.find(topic)
+        if found is None:
+            return default
+        reads = found.read_queues if default.read_queues == topic.queues else default.read_queues
+        writes = min(found.write_queues, topic.queues)
+        return replace(found, name=topic.name, read_queues=reads, write_queues=writes)
+
+    def set(self, topic: LogTopic, config: TopicConfig) -> None:
+        if config == TopicConfig(topic.name, topic.queues, topic.queues):
+            self._parameters.clear(DEFAULT_VHOST, TOPIC_SETTINGS, topic.name)
+        elif config != self.find(topic):
+            self._parameters.set(DEFAULT_VHOST, TOPIC_SETTINGS, topic.name, config.as_map())
+
+    def check(self, topic: LogTopic, wanted: Perm, queue_id: int) -> None:
+        """AccessRefused without the permission, BadTopicValue for a queue beyond the limits."""
+        config = self.find(topic)
+        if config is None:
+            return
+        if not config.perm & wanted:
+            missing = f"{wanted.name} ({int(wanted)})"
+            raise AccessRefused(f"topic '{topic.name}' has perm {config.perm}, without {missing}")
+        limit = config.read_queues
+        if wanted is Perm.WRITE:
+            limit = max(limit, config.write_queues)
+        if limit <= queue_id < topic.queues:
+            raise BadTopicValue(f"topic '{topic.name}' has no queue {queue_id}: only {limit} now")
 
 
 class FoundMessage(NamedTuple):
@@ -65,6 +123,7 @@ class RemotingTopics:
         self._on_append = on_append
         self._watched: dict[str, LogTopic] = {}
         self._by_number: dict[int, LogTopic] = {}
+        self.settings = TopicSettings(broker)
         self._moved: dict[int, int] = {}  # physical offsets: while it was delayed, and now
 
     @property

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from headrace.wire.remoting.codes import READ_WRITE, RequestCode
 from headrace.wire.remoting.headers.fields import Header, named
-from headrace.wire.remoting.json_maps import JsonMap
-from headrace.wire.remoting.json_values import json_bytes
+from headrace.wire.remoting.json_maps import JsonMap, special
+from headrace.wire.remoting.json_values import json_bytes, table, text
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
 
 SINGLE_TAG = "SINGLE_TAG"
@@ -84,10 +84,14 @@ class CloneGroupOffset(Header, code=RequestCode.CLONE_GROUP_OFFSET):
 # -- bodies ------------------------------------------------------------------------------------
 
 
+def _attributes(name: str, value: object) -> tuple[tuple[str, str], ...]:
+    return tuple([(text(name, key), text(name, one)) for key, one in table(name, value).items()])
+
+
 class TopicConfig(JsonMap, name="topicConfig"):
     """A topic as a broker keeps it."""
 
-    CONSTANTS = {"attributes": {}, "topicFilterType": SINGLE_TAG}  # noqa: RUF012 - of a JsonMap
+    CONSTANTS = {"topicFilterType": SINGLE_TAG}  # noqa: RUF012 - of a JsonMap
 
     name: str = named("topicName")
     read_queues: int = named("readQueueNums")
@@ -95,6 +99,7 @@ class TopicConfig(JsonMap, name="topicConfig"):
     perm: int = named("perm", int(READ_WRITE), missing=0)
     order: bool = False
     sys_flag: int = named("topicSysFlag", 0)
+    attributes: tuple[tuple[str, str], ...] = special("attributes", _attributes, dict, ())
 
 
 def topic_configs_body(configs: Iterable[TopicConfig]) -> bytes:
