@@ -63,7 +63,8 @@ def test_a_stream_from_topic_to_topic_has_every_message_once(
         rows = spark.read.format("headrace").option("url", url).option("topic", "source").load()
         found = {bytes(row.body): row for row in rows.collect()}
         assert len(found) == 300
-        assert found[b"10"].properties == {"token": "appid-1", "n": "10"}
+        own = {"token": "appid-1", "source_ip": "127.0.0.1"}
+        assert found[b"10"].properties == {**own, "n": "10"}
         assert (found[b"11"].key, found[b"11"].tags, found[b"11"].priority) == ("k11", "B", "high")
 
         def run() -> None:

@@ -274,12 +274,11 @@ def adopt(store: Store, name: str, yes: bool, as_json: bool) -> int:
             "adopting tables needs --store mysql://...; it does not work through a broker"
         )
     confirmed(f"Change the tables of {name} in {engine.settings.place}?", yes)
-    engine.adopt(name)
-    found = store.describe(name)
+    counts = {priority.label: count for priority, count in engine.adopt(name).items()}
     readers = [{**fields_of(one), "topic": name} for one in store.groups(name)]
-    total = sum(found.counts.values())
-    text = f"adopted topic {name}: {total:,} messages, {len(readers)} readers"
-    return print_result(text, {**_row(found), "readers": readers}, as_json=as_json)
+    text = f"adopted topic {name}: {sum(counts.values()):,} messages, {len(readers)} readers"
+    row = {**_row(store.describe(name)), **counts, "readers": readers}
+    return print_result(text, row, as_json=as_json)
 
 
 def _row(found: Topic) -> dict[str, object]:

@@ -121,6 +121,9 @@ def _append(session: Session, channel: Channel, request: Request) -> None:
     name = request.text("topic")
     engine = _engine(session, "write", name)
     entries = values.entries_of(request, limit_of(session, engine.name))
+    if name not in session.open_vhost.topics.log.by_name:  # tables have a column for it
+        host = session.transport.peer_host or None
+        entries = [one if one.source_ip else one._replace(source_ip=host) for one in entries]
     session.note_publish()
     then = answer_with(session, channel, request, lambda ids: {"ids": ids, "offsets": ids})
     engine.append(name, entries, then)

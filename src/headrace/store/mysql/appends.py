@@ -265,11 +265,12 @@ class Appends:
 
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
         found = self._context.catalog.get(topic)
+        own = self._context.catalog.own_address
         by_priority: dict[Priority, list[int]] = {}
         rows = []
         for at, entry in enumerate(entries):
             queue = self._queue(entry, found.queues)
-            rows.append(values_of(entry, queue, self._context.max_body))
+            rows.append(values_of(entry, queue, self._context.max_body, own))
             by_priority.setdefault(entry.priority, []).append(at)
         ids = [0] * len(rows)
         for priority, places in by_priority.items():

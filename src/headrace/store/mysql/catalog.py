@@ -17,6 +17,7 @@ from headrace.errors import BadTopicName, BadTopicValue, NoSuchTopic, TopicConfl
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_topic
+from headrace.model.topics.source_address import packed_address
 from headrace.store.mysql import schema, tables
 from headrace.store.mysql.leases import SchemaLease, schema_lease
 from headrace.store.sql.connection import DbConnection, check_version
@@ -93,6 +94,7 @@ class TopicCatalog:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, CatalogTopic]] = {}
         self.packet: int | None = None  # the largest statement, when the server was reached
+        self.own_address: bytes | None = None  # of this process, as the server sees it
         if not lazily:
             self.prepare()
 
@@ -109,6 +111,8 @@ class TopicCatalog:
             found = schema.find_version(session, place)
         if found != tables.VERSION:
             self._change(lambda ddl, lease: schema.make_or_upgrade(ddl, lease, place))
+        if (address := session.own_address) is not None:
+            self.own_address = packed_address(address)
         return int(session.packet)
 
     def _change(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from headrace.errors import BadTopicValue, NoSuchTopic, StoreError
@@ -79,9 +80,10 @@ class MySqlEngine:
         self.context.catalog.create(spec)
         return self.describe(spec.name)
 
-    def adopt(self, topic: str) -> None:
-        """Make a topic out of tables of the original layout, in place."""
+    def adopt(self, topic: str) -> dict[Priority, int]:
+        """Make a topic out of tables of the original layout, in place; how many messages it has."""
         self.context.catalog.adopt(topic, adopt)
+        return self.context.run(topic, partial(progress.counts, topic=topic), repeatable=True)
 
     def delete(self, topic: str) -> None:
         self.context.catalog.delete(topic)

@@ -85,6 +85,7 @@ class Housekeeper:
         try:
             bounds = self._context.readable(session, topic)
             group_rows.trim(session, topic.name)
+            group_rows.keep_offsets(session, topic.name)
             if topic.retention is not None or topic.partition_rows:
                 retention.apply(session, topic, bounds, self._counts)
         except (BrokerError, Fault) as error:

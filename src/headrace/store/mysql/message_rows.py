@@ -25,8 +25,9 @@ Values = tuple[bytes, bytes | None, str, str | None, int, bytes | None]
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def values_of(entry: Entry, queue: int, max_body: int) -> Values:
-    """The row of an entry, in the order of COLUMNS; deliberate errors for what cannot be stored."""
+def values_of(entry: Entry, queue: int, max_body: int, own: bytes | None = None) -> Values:
+    """The row of an entry, in the order of COLUMNS; deliberate errors for what cannot be stored.
+    ``own``: the address of an entry that has none."""
     if len(entry.body) > max_body:
         raise BodyTooLarge(
             f"a body of {len(entry.body):,} bytes is refused: at most {max_body:,} (16 MiB less "
@@ -38,7 +39,7 @@ def values_of(entry: Entry, queue: int, max_body: int) -> Values:
         raise BadTopicValue(f"a key of {len(entry.key)} characters is refused: at most {MAX_KEY}")
     return (
         bytes(entry.body),
-        None if entry.source_ip is None else packed_address(entry.source_ip),
+        own if entry.source_ip is None else packed_address(entry.source_ip),
         entry.token,
         entry.key,
         queue,

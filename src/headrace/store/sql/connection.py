@@ -7,7 +7,9 @@ those it changed.
 from __future__ import annotations
 
 import functools
+import os
 import select
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +65,19 @@ class DbConnection:
         chosen = ",".join(["%s"] * len(names))
         rows = self.rows(f"SHOW VARIABLES WHERE Variable_name IN ({chosen})", names)
         return {str(name): str(value) for name, value in rows}
+
+    @property
+    def own_address(self) -> str | None:
+        """The address of this side; None on a Unix socket."""
+        try:
+            with socket.socket(fileno=os.dup(self._descriptor())) as one:
+                found = one.getsockname()
+        except (OSError, ValueError, AttributeError):
+            return None
+        return str(found[0]) if isinstance(found, tuple) else None
+
+    def _descriptor(self) -> int:
+        return int((getattr(self._raw, "_sock", None) or self._raw).fileno())
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -126,9 +141,8 @@ class DbConnection:
         """Whether the server has closed the connection, as far as this side knows: something can
         be read from it though nothing was asked."""
         try:
-            sock = getattr(self._raw, "_sock", None) or self._raw
             poll = select.poll()
-            poll.register(sock.fileno(), select.POLLIN)
+            poll.register(self._descriptor(), select.POLLIN)
             return bool(poll.poll(0))
         except (OSError, ValueError, AttributeError):
             return True

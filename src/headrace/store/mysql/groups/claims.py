@@ -41,6 +41,7 @@ from headrace.store.topics.types import ConsumerSpec, ReadResult, StoredMessage
 _MAX_EXPIRED: Final = 1000
 _SPARE: Final = 8  # free rows for what is split
 _REMEMBERED: Final = 10_000  # rows and groups
+_KEEP_S: Final = 0.2  # between updates of the offset that other programs read
 _DUE_S: Final = 0.05  # between looks for what others make due, while there is something new
 _MAX_RANGE: Final = 10_000  # ids of a range with dead ones between its messages
 
@@ -351,6 +352,7 @@ class GroupReads:
         self._context = context
         # Rows of ranges that were committed here, by topic, group and token: the next are free.
         self._free = BoundedCache[tuple[str, str | None, str], int](_REMEMBERED)
+        self._kept_at = BoundedCache[tuple[str, str | None], tuple[float, bool]](_REMEMBERED)
         self._looked_at = BoundedCache[tuple[str, str | None], float](_REMEMBERED)
 
     def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
@@ -370,6 +372,7 @@ class GroupReads:
             held: list[ClaimedRange] = []
             messages: list[StoredMessage] = []
             steady = self._steady(session, topic, reader, limit, acks)
+            self._keep_offset(session, topic, reader, is_idle=isinstance(steady, ReadResult))
             if isinstance(steady, ReadResult):
                 return steady
             if steady is not None:
@@ -412,6 +415,17 @@ class GroupReads:
     ) -> None:
         group_rows.commit(session, topic, reader, ranges)
         self._free.keep((topic, reader.group, reader.token), ranges[0][0])
+        self._keep_offset(session, topic, reader)
+
+    def _keep_offset(
+        self, session: DbConnection, topic: str, reader: ConsumerSpec, *, is_idle: bool = False
+    ) -> None:
+        """Now and then, and when the group has read everything."""
+        key, now = (topic, reader.group), time.monotonic()
+        kept_at, was_idle = self._kept_at.get(key, (0.0, False))
+        if now > kept_at + _KEEP_S or (is_idle and not was_idle):
+            self._kept_at.keep(key, (now, is_idle))
+            session.repeat(lambda: group_rows.keep_offsets(session, topic, reader.group))
 
     def made_due(self, topic: str, reader: ConsumerSpec) -> None:
         """Something was nacked here: the next read looks for it."""

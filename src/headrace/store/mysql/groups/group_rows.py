@@ -266,6 +266,29 @@ def make_cursors(
     )
 
 
+def keep_offsets(session: DbConnection, topic: str, group: str | None = None) -> None:
+    """Write the progress of a group, or of all, into `offset`, where other programs look for it:
+    everything up to there is done. It only grows. The numbers are of one snapshot, in which a range
+    is either not claimed yet or has its row."""
+    which, values = ("AND c.group_key=%s", [group]) if group is not None else ("", [])
+    rows = session.rows(
+        "SELECT c.id,c.`offset` AS known,LEAST(c.claimed,"
+        f"IFNULL((SELECT MIN(start_id) FROM {tables.claims(topic)} l WHERE l.group_id=c.group_id "
+        "AND l.priority=c.priority AND l.end_id>0)-1,c.claimed),"
+        f"IFNULL((SELECT MIN(msg_id) FROM {tables.retries(topic)} r WHERE r.group_id=c.group_id "
+        "AND r.priority=c.priority AND r.state='retry')-1,c.claimed)) AS done "
+        f"FROM {tables.cursors(topic)} c "
+        f"WHERE c.group_id IS NOT NULL AND c.token='' AND c.queue_id=0 {which} "
+        "HAVING done>known",
+        values,
+    )
+    for number, _, done in rows:
+        session.run(
+            f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s) WHERE id=%s",
+            (done, number),
+        )
+
+
 def find_or_make_cursors(
     session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
 ) -> dict[Priority, GroupCursor]:

@@ -231,6 +231,11 @@ def _count(session: DbConnection, topic: str, priority: Priority, position: int,
     return int(count)
 
 
+def counts(session: DbConnection, topic: str) -> dict[Priority, int]:
+    """All messages of each priority, tombstones not counted."""
+    return {one: _count(session, topic, one, 0, (1 << 63) - 1) for one in BY_URGENCY}
+
+
 def time_after(
     session: DbConnection, topic: str, priority: Priority, position: int, end: int
 ) -> int | None:
