@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
+Host = tuple[str, int]
 SHAPE = "headrace://user:password@host:port/vhost"
 PORTS = {"headrace": 9090, "headraces": 9091}
 
@@ -40,6 +42,28 @@ def parse_broker_url(url: str) -> BrokerUrl:
         vhost=unquote(parts.path.removeprefix("/")) or "/",
         tls=parts.scheme == "headraces",
     )
+
+
+def split_hosts(url: str, port: int) -> tuple[SplitResult, tuple[Host, ...]]:
+    """The parts of a URL, whose host is to be ignored, and its hosts: `h1:3306,h2,[::1]`."""
+    scheme, _, rest = url.partition("://")
+    end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
+    login, at, names = rest[:end].rpartition("@")
+    found = []
+    for name in names.split(","):
+        one = urlsplit(f"//{name}")
+        try:
+            host = (one.hostname or "127.0.0.1", port if one.port is None else one.port)
+        except ValueError:
+            raise ValueError("invalid host or port") from None
+        if one.netloc != name or (not name and names):
+            raise ValueError("invalid host or port")
+        found.append(host)
+    return split_url(f"{scheme}://{login}{at}host{rest[end:]}"), tuple(found)
+
+
+def format_hosts(hosts: Sequence[Host]) -> str:
+    return ",".join(f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name, port in hosts)
 
 
 def split_url(url: str) -> SplitResult:

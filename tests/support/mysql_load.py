@@ -91,8 +91,9 @@ class Rollbacks:
         with suppress(pymysql.MySQLError):  # the server may be down, or the id fenced
             if self._raw is None or not self._raw.open:
                 its = self._settings
+                [(host, port)] = its.hosts
                 self._raw = pymysql.connect(
-                    host=its.host, port=its.port, user=its.user, password=its.password,
+                    host=host, port=port, user=its.user, password=its.password,
                     database=its.database, connect_timeout=2,
                 )  # fmt: skip
             with self._raw.cursor() as cursor:

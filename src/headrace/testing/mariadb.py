@@ -59,6 +59,7 @@ class MariaDb:
     server: str
     options: tuple[str, ...] = ()
     port: int = field(default_factory=_free_port)
+    user: str = field(default_factory=lambda: pwd.getpwuid(os.getuid()).pw_name)
     process: subprocess.Popen[bytes] | None = None
     _log: IO[bytes] | None = None
 
@@ -73,7 +74,7 @@ class MariaDb:
                 f"--pid-file={self.directory / 'pid'}",
                 f"--port={self.port}",
                 "--bind-address=127.0.0.1",
-                f"--user={pwd.getpwuid(os.getuid()).pw_name}",
+                f"--user={self.user}",
                 "--skip-name-resolve",
                 "--innodb-flush-log-at-trx-commit=1",
                 "--innodb-buffer-pool-size=64M",
@@ -87,7 +88,7 @@ class MariaDb:
             stderr=self._log,
             stdin=subprocess.DEVNULL,
         )
-        wait_for(self._answers, timeout=30, interval=0.02)
+        wait_for(self._answers, timeout=60, interval=0.02)
 
     def _answers(self) -> bool:
         import pymysql
@@ -148,24 +149,23 @@ def prepare(directory: Path, *options: str) -> MariaDb:
     if find_spec("pymysql") is None:  # before a server is started
         raise ConfigError(NO_DRIVER)
     server, install = found
-    _install(directory, server, install)
-    init = directory / "init.sql"
-    init.write_text(
-        f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{PASSWORD}';\n"
-        f"GRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION;\n"
-    )
-    database = MariaDb(directory, server, (*options, f"--init-file={init}"))
+    database = MariaDb(directory, server, (*options, f"--init-file={directory / 'init.sql'}"))
+    install_tables(database, install)
     database.start()
     return database
 
 
-def _install(directory: Path, server: str, install: str | None) -> None:
-    """The system tables."""
+def install_tables(database: MariaDb, install: str | None) -> None:
+    """The system tables, and init.sql, which makes the user."""
+    (database.directory / "init.sql").write_text(
+        f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{PASSWORD}';\n"
+        f"GRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION;\n"
+    )
     command = [
-        install or server,
+        install or database.server,
         "--no-defaults",
-        f"--datadir={directory / 'data'}",
-        f"--user={pwd.getpwuid(os.getuid()).pw_name}",
+        f"--datadir={database.directory / 'data'}",
+        f"--user={database.user}",
     ]
     if install is None:
         command.append("--initialize-insecure")

@@ -9,13 +9,13 @@ import pytest
 
 from headrace.errors import BodyTooLarge, BrokerError, ConfigError, EngineUnavailable, StoreError
 from headrace.store.sql.connection import DbConnection, check_version
-from headrace.store.sql.faults import Fault, refusal
+from headrace.store.sql.faults import Fault, FaultKind, refusal
 from headrace.store.sql.url import parse_url
 
 
 def test_a_url_with_everything() -> None:
     found = parse_url("mysql://me:p%40ss@db:3307/shop?readers=3&driver=pymysql&housekeeping=off")
-    assert (found.user, found.password, found.host, found.port) == ("me", "p@ss", "db", 3307)
+    assert (found.user, found.password, found.hosts) == ("me", "p@ss", (("db", 3307),))
     assert (found.database, found.readers, found.driver) == ("shop", 3, "pymysql")
     assert not found.housekeeping
     assert found.place == "db:3307/shop"
@@ -24,7 +24,21 @@ def test_a_url_with_everything() -> None:
 
 def test_a_url_with_little() -> None:
     found = parse_url("mysql:///shop")
-    assert (found.user, found.host, found.port) == ("root", "127.0.0.1", 3306)
+    assert (found.user, found.hosts) == ("root", (("127.0.0.1", 3306),))
+
+
+def test_a_url_with_several_hosts() -> None:
+    found = parse_url("mysql://h2:h1@h1:3307,h2,[::1]:9/shop?hosts=any")
+    assert (found.user, found.password) == ("h2", "h1")
+    assert found.hosts == (("h1", 3307), ("h2", 3306), ("::1", 9))
+    assert found.place == "h1:3307,h2:3306,[::1]:9/shop"
+    assert found.spread
+
+
+@pytest.mark.parametrize("hosts", ["a,,b", ",a", "a:x,b", "a:1:2,b", "a,b:99999"])
+def test_hosts_that_are_none(hosts: str) -> None:
+    with pytest.raises(ConfigError, match="no legal host"):
+        parse_url(f"mysql://me@{hosts}/shop")
 
 
 @pytest.mark.parametrize("text", ["10.6.0-MariaDB", "11.4.2-MariaDB-log", "8.0.36", "9.1.0"])
@@ -44,6 +58,11 @@ def test_servers_that_may_give_ids_again(text: str) -> None:
         (2003, EngineUnavailable, "nothing was done"),
         (1045, EngineUnavailable, "nothing was done"),
         (2013, EngineUnavailable, "who knows"),
+        (9005, EngineUnavailable, "who knows"),
+        (1180, EngineUnavailable, "who knows"),
+        (3101, EngineUnavailable, "too busy"),
+        (1047, EngineUnavailable, "takes no changes at present"),
+        (8025, BodyTooLarge, "max_allowed_packet"),
         (1927, EngineUnavailable, "who knows"),
         (1213, EngineUnavailable, "too busy"),
         (1290, EngineUnavailable, "takes no changes at present"),
@@ -130,3 +149,7 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "MySQLdb", None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"headrace\[mysql\]"):
         DbConnection(parse_url("mysql://db/shop?driver=mysqlclient"))
+
+
+def test_a_commit_refused_because_of_a_deadlock_was_not_done() -> None:
+    assert Fault(1180, 'Got error 149 - "Lock deadlock" during COMMIT').kind is FaultKind.AGAIN

@@ -215,10 +215,13 @@ class RowWriter:
                     session.run(f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}", values)
                     number += len(part)
         except Fault as fault:
-            if fault.is_duplicate:
-                with session.transaction():
-                    pass_rows(session, topic, priority, count)
-            raise
+            if not fault.is_duplicate:
+                raise
+            with session.transaction():
+                is_free = pass_rows(session, topic, priority, count)
+            if not is_free:
+                raise
+            return self._counted(session, parts)
         return list(range(first, number))
 
 
@@ -232,10 +235,10 @@ def next_ids(session: DbConnection, topic: str, priority: Priority, count: int) 
     return last - count + 1
 
 
-def pass_rows(session: DbConnection, topic: str, priority: Priority, count: int) -> None:
-    """Move the counter past rows that lie in its way, or no append would ever succeed; in a
-    transaction. Other programs insert such rows, and a packet of version 1 could lose the step of
-    the counter alone. Tombstones fill what is left between them."""
+def pass_rows(session: DbConnection, topic: str, priority: Priority, count: int) -> bool:
+    """Move the counter past rows that lie in its way, or no append would ever succeed; whether
+    there were some; in a transaction. Other programs insert such rows, and a packet of version 1
+    could lose the step of the counter alone. Tombstones fill what is left between them."""
     [(last,)] = session.rows(
         "SELECT last_id FROM `msg_counter` WHERE topic=%s AND priority=%s FOR UPDATE",
         (topic, priority.label),
@@ -243,7 +246,7 @@ def pass_rows(session: DbConnection, topic: str, priority: Priority, count: int)
     table = tables.messages(topic, priority)
     rows = session.rows(f"SELECT id FROM {table} WHERE id>%s AND id<=%s", (last, last + count))
     if not rows:
-        return
+        return False
     taken = {number for (number,) in rows}
     if between := sorted(set(range(last + 1, max(taken))) - taken):
         values = ",".join(f"({number},'','',{TOMBSTONE})" for number in between)
@@ -252,6 +255,7 @@ def pass_rows(session: DbConnection, topic: str, priority: Priority, count: int)
         "UPDATE `msg_counter` SET last_id=%s WHERE topic=%s AND priority=%s",
         (max(taken), topic, priority.label),
     )
+    return True
 
 
 class Appends:

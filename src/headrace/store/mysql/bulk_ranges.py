@@ -14,6 +14,7 @@ from headrace.store.mysql.groups.offset_reset import positions_at
 from headrace.store.mysql.message_rows import TOMBSTONE
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import RangeQuery, TopicRanges
+from headrace.urls import format_hosts
 
 # What the columns of a bulk read are in SQL; Arrow's types follow from them.
 SELECTED: Final[Mapping[str, str]] = {
@@ -64,4 +65,5 @@ class BulkRanges:
     def _url(self) -> str:
         one = self._context.settings
         login = f"{quote(one.user, safe='')}:{quote(one.password, safe='')}"
-        return f"mysql://{login}@{one.host}:{one.port}/{quote(one.database, safe='')}"
+        host = format_hosts([self._context.hosts.current])  # connectorx knows one
+        return f"mysql://{login}@{host}/{quote(one.database, safe='')}"

@@ -225,7 +225,7 @@ class TopicCatalog:
         check_topic(name)
         self.prepare()
         self.forget(name)
-        self._change(lambda session, lease: work(session, lease, name))
+        self._change(lambda session, lease: work(session, lease, name), repeatable=True)
 
     # -- deleting --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
 from headrace.store.mysql.stable_ids import Bounds, Fencer, StableIds
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
+from headrace.store.sql.hosts import HostList
 from headrace.store.sql.pool import Pool
 from headrace.store.sql.url import MySqlSettings, parse_url
 from headrace.store.topics.types import EARLIEST, LATEST, ConsumerSpec
@@ -36,10 +37,11 @@ class MySqlContext:
     def __init__(self, url: str | MySqlSettings, *, lazily: bool = False) -> None:
         """EngineUnavailable when there is no server; not yet, if ``lazily``."""
         self.settings = settings = parse_url(url) if isinstance(url, str) else url
-        self.readers = Pool(settings, settings.readers)
-        self.writers = Pool(settings, settings.writers)
-        self.fencing = Pool(settings, 1, lock_wait_s=1)
-        self._ddl = Pool(replace(settings, timeout=_DDL_S), 1)
+        self.hosts = hosts = HostList(settings)
+        self.readers = Pool(settings, settings.readers, hosts=hosts)
+        self.writers = Pool(settings, settings.writers, hosts=hosts)
+        self.fencing = Pool(settings, 1, lock_wait_s=1, hosts=hosts)
+        self._ddl = Pool(replace(settings, timeout=_DDL_S), 1, hosts=hosts)
         self.catalog = TopicCatalog(self.readers, self._ddl, lazily=lazily)
         self._fencer = Fencer(self.fencing, settings.grace_ms / 1000)
         self._stable_ids = StableIds(self._fencer)

@@ -12,7 +12,7 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
@@ -21,11 +21,12 @@ from headrace.errors import ConfigError
 from headrace.retry import RetryPolicy
 from headrace.store.sql.faults import Fault, FaultKind
 from headrace.store.sql.url import MySqlSettings
+from headrace.urls import Host
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
 # For statements that were refused with nothing done.
-CONFLICT: Final = RetryPolicy(attempts=20, max_pause_s=0.04, jitter=1.0)
+CONFLICT: Final = RetryPolicy(deadline_s=30, max_pause_s=0.5, jitter=1.0)
 _FOUND_ROWS: Final = 2
 _STRICT: Final = (
     "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_ZERO_DATE"
@@ -33,6 +34,12 @@ _STRICT: Final = (
 _LOCK_WAIT_S: Final = 3
 _IDLE_IN_TRANSACTION_S: Final = 10
 _IDLE_S: Final = 60  # longer than connections of a pool are believed to live without a look
+_VARIABLES: Final = (
+    "version", "max_allowed_packet", "auto_increment_increment", "read_only", "innodb_read_only",
+    "wsrep_on", "binlog_row_image", "binlog_annotate_row_events",
+)  # fmt: skip
+# Of a deleted message its key, of an inserted one its columns: not both with the statement's text.
+_LESS_TRAFFIC: Final = {"binlog_row_image": "MINIMAL", "binlog_annotate_row_events": "OFF"}
 MIN_MARIADB: Final = (10, 6)
 MIN_MYSQL: Final = (8, 0)
 
@@ -40,25 +47,58 @@ MIN_MYSQL: Final = (8, 0)
 class DbConnection:
     """One connection. Used by one thread at a time."""
 
-    def __init__(self, settings: MySqlSettings, lock_wait_s: int = _LOCK_WAIT_S) -> None:
-        self._settings = settings
-        self._errors, self._raw = _connect(settings)
-        self._cursor = self._raw.cursor()
+    def __init__(
+        self,
+        settings: MySqlSettings,
+        lock_wait_s: int = _LOCK_WAIT_S,
+        host: Host | None = None,
+        *,
+        must_write: bool = False,
+    ) -> None:
+        """Fault when there is none; also of a server that accepts no changes, if it must."""
+        self.host = host or settings.hosts[0]
         self.is_broken = False
+        self.commits = 0
         self.used_at = time.monotonic()
+        self._errors, self._raw = _connect(settings, self.host)
+        self._cursor = self._raw.cursor()
+        try:
+            self._prepare(lock_wait_s, must_write=must_write)
+        except Fault as fault:
+            self.close()
+            fault.before_commit()
+            raise
+
+    def _prepare(self, lock_wait_s: int, *, must_write: bool) -> None:
         self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         self.run(
             "SET SESSION sql_mode=%s, time_zone='+00:00', innodb_lock_wait_timeout=%s",
             (_STRICT, lock_wait_s),
         )
-        found = self._variables(
-            "version", "max_allowed_packet", "auto_increment_increment", "wsrep_on"
-        )
+        found = self._variables(*_VARIABLES)
         self.version = found["version"]
         self.packet = int(found["max_allowed_packet"])
         self.id_step = int(found["auto_increment_increment"])
         self._is_galera = found.get("wsrep_on") == "ON"
+        if must_write:
+            self._check_writable(found)
         self.run(_leave_no_locks(self.version))
+        for name, value in _LESS_TRAFFIC.items():
+            if name in found and found[name] != value:
+                with suppress(Fault):  # it needs a permission, and only saves traffic
+                    self.run(f"SET SESSION {name}={value}")
+        if self._is_galera:  # what this process has done on another node before
+            with self.synced():
+                self.rows("SELECT 1 FROM DUAL")
+
+    def _check_writable(self, found: Mapping[str, str]) -> None:
+        """Fault of a replica (on Aurora it is innodb_read_only), and of a node without cluster."""
+        if "ON" in (found.get("read_only"), found.get("innodb_read_only")):
+            raise Fault(1290, "the server is read-only")
+        if self._is_galera and self.rows("SHOW STATUS LIKE 'wsrep_ready'") != [
+            ("wsrep_ready", "ON")
+        ]:
+            raise Fault(1047, "the node is not part of its cluster")
 
     def _variables(self, *names: str) -> dict[str, str]:
         """Of the server; it need not know them all."""
@@ -106,15 +146,21 @@ class DbConnection:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All of it or nothing: rolled back when anything goes wrong."""
-        self.run("BEGIN")
+        is_committing = False
         try:
+            self.run("BEGIN")
             yield
+            is_committing = True
             self.run("COMMIT")
-        except BaseException:
-            # A rollback that fails leaves a connection of no use; the server rolls back then.
-            with suppress(Fault):
-                self.run("ROLLBACK")
+        except BaseException as error:
+            if isinstance(error, Fault) and not is_committing:
+                error.before_commit()
+            if not self.is_broken:
+                # One that fails leaves a connection of no use; the server rolls back then.
+                with suppress(Fault):
+                    self.run("ROLLBACK")
             raise
+        self.commits += 1
 
     def repeat(self, work: Callable[[], T]) -> T:
         """Do a whole transaction, again when it was refused with nothing done."""
@@ -180,12 +226,19 @@ def _fault(error: BaseException) -> Fault:
     return Fault(code, text or "the connection is closed")
 
 
-def _connect(settings: MySqlSettings) -> tuple[type[Exception], Any]:
+def _no_connection(error: BaseException) -> Fault:
+    fault = _fault(error)
+    fault.before_commit()
+    return fault
+
+
+def _connect(settings: MySqlSettings, host: Host) -> tuple[type[Exception], Any]:
     driver = settings.driver
     if driver == "auto":
         driver = "mysqlclient" if find_spec("MySQLdb") else "pymysql"
     try:
-        return _mysqlclient(settings) if driver == "mysqlclient" else _pymysql(settings)
+        connect = _mysqlclient if driver == "mysqlclient" else _pymysql
+        return connect(settings, _common(settings, host))
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"{error.name} is not installed: pip install 'headrace[mysql]' for PyMySQL, or "
@@ -193,14 +246,14 @@ def _connect(settings: MySqlSettings) -> tuple[type[Exception], Any]:
         ) from None
 
 
-def _common(settings: MySqlSettings) -> dict[str, Any]:
+def _common(settings: MySqlSettings, host: Host) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "host": settings.host,
-        "port": settings.port,
+        "host": host[0],
+        "port": host[1],
         "user": settings.user,
         "charset": "utf8mb4",
         "autocommit": True,
-        "connect_timeout": settings.connect_timeout,
+        "connect_timeout": max(1, settings.connect_timeout // len(settings.hosts)),
         "read_timeout": settings.timeout,
         "write_timeout": settings.timeout,
         "client_flag": _FOUND_ROWS,
@@ -208,10 +261,6 @@ def _common(settings: MySqlSettings) -> dict[str, Any]:
     if settings.unix_socket:
         found["unix_socket"] = settings.unix_socket
     return found
-
-
-def _is_local(settings: MySqlSettings) -> bool:
-    return bool(settings.unix_socket) or settings.host in ("localhost", "127.0.0.1", "::1")
 
 
 @functools.cache
@@ -223,31 +272,29 @@ def _tls(ca: str) -> ssl.SSLContext:
         raise ConfigError(f"ssl_ca of the mysql:// URL cannot be read: {error}") from None
 
 
-def _pymysql(settings: MySqlSettings) -> tuple[type[Exception], Any]:
+def _pymysql(settings: MySqlSettings, options: dict[str, Any]) -> tuple[type[Exception], Any]:
     import pymysql
 
-    options = _common(settings)
     if settings.ssl_ca:
         options["ssl"] = _tls(settings.ssl_ca)
-    elif _is_local(settings):
+    elif settings.unix_socket or options["host"] in ("localhost", "127.0.0.1", "::1"):
         options["ssl_disabled"] = True  # otherwise TLS, when the server offers it
     try:
         raw = pymysql.connect(**options, password=settings.password, database=settings.database)
     except pymysql.MySQLError as error:
-        raise _fault(error) from None
+        raise _no_connection(error) from None
     return pymysql.MySQLError, raw
 
 
-def _mysqlclient(settings: MySqlSettings) -> tuple[type[Exception], Any]:
+def _mysqlclient(settings: MySqlSettings, options: dict[str, Any]) -> tuple[type[Exception], Any]:
     import MySQLdb
 
-    options = _common(settings)
     if settings.ssl_ca:
         options |= {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": settings.ssl_ca}}
     try:
         raw = MySQLdb.connect(**options, passwd=settings.password, db=settings.database)
     except MySQLdb.MySQLError as error:
-        raise _fault(error) from None
+        raise _no_connection(error) from None
     return MySQLdb.MySQLError, raw
 
 

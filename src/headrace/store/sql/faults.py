@@ -20,19 +20,22 @@ class FaultKind(Enum):
 
 
 _CODES: Final = {
-    **dict.fromkeys((1062, 1205, 1213), FaultKind.AGAIN),
+    # 3100 and 3101: another node's transaction won. 8022, 8028, 9007: the same on TiDB.
+    **dict.fromkeys((1062, 1205, 1213, 3100, 3101, 8022, 8028, 9007), FaultKind.AGAIN),
     # 1053 shutting down, 1180 failed while committing, 1317 interrupted, 1927 and 3024 killed, the
     # rest said by the driver.
     **dict.fromkeys(
-        (0, 1053, 1180, 1317, 1927, 2006, 2013, 2014, 2055, 3024, 4031), FaultKind.LOST
+        (0, 1053, 1180, 1317, 1927, 2006, 2013, 2014, 2055, 3024, 4031, 9001, 9002, 9005),
+        FaultKind.LOST,
     ),
     # 1040, 1203 and 1226 too many connections, 1129 blocked for a while, the rest of the driver.
     **dict.fromkeys((1040, 1129, 1203, 1226, 2002, 2003, 2005, 2026), FaultKind.UNREACHABLE),
     # 1049 no such database, the rest wrong passwords and missing rights.
     **dict.fromkeys((1044, 1045, 1049, 1130, 1698), FaultKind.DENIED),
-    **dict.fromkeys((1290, 1792, 1836), FaultKind.READ_ONLY),
+    # 1047: the node has left its cluster.
+    **dict.fromkeys((1047, 1290, 1792, 1836), FaultKind.READ_ONLY),
     **dict.fromkeys((1051, 1146), FaultKind.NO_TABLE),
-    1153: FaultKind.TOO_LARGE,
+    **dict.fromkeys((1153, 8025), FaultKind.TOO_LARGE),
 }
 _NO_PERMISSION: Final = (1142, 1143)  # of a statement on a table, on a column
 
@@ -44,6 +47,13 @@ class Fault(Exception):
         super().__init__(f"{text} (error {code})")
         self.code = code
         self.kind = _CODES.get(code, FaultKind.OTHER)
+        if code == 1180 and "149" in text:  # of a commit: rolled back because of a deadlock
+            self.kind = FaultKind.AGAIN
+
+    def before_commit(self) -> None:
+        """The connection ended before anything was committed."""
+        if self.kind is FaultKind.LOST:
+            self.kind = FaultKind.UNREACHABLE
 
     @property
     def is_no_permission(self) -> bool:

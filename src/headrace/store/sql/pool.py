@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from headrace.errors import EngineUnavailable
 from headrace.store.sql import connection
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault, FaultKind, refusal
+from headrace.store.sql.hosts import HostList
 from headrace.store.sql.url import MySqlSettings
 
 T = TypeVar("T")
@@ -23,9 +25,16 @@ _UNKNOWN: Final = "it may have been done"
 class Pool:
     """At most ``size`` connections, opened when needed. May be used from any thread."""
 
-    def __init__(self, settings: MySqlSettings, size: int, lock_wait_s: int = 3) -> None:
+    def __init__(
+        self,
+        settings: MySqlSettings,
+        size: int,
+        lock_wait_s: int = 3,
+        hosts: HostList | None = None,
+    ) -> None:
         self.place = settings.place
         self._settings = settings
+        self._hosts = hosts or HostList(settings)
         self._size = size
         self._lock_wait_s = lock_wait_s
         self._is_closed = False
@@ -49,23 +58,35 @@ class Pool:
         """Do it, again when nothing was done; deliberate errors instead of faults.
 
         ``repeatable`` work is also done again when the connection was lost, because twice does no
-        harm. Fault comes through only when a table is missing.
+        harm. Where there are several hosts, a lost one is left for the next. Fault comes through
+        only when a table is missing.
         """
         lost = 0
 
         def attempt() -> T:
             with self.session() as session:
-                return work(session)
+                before = session.commits
+                try:
+                    return work(session)
+                except Fault as fault:
+                    if session.commits > before and not repeatable:
+                        fault.kind = FaultKind.LOST  # some of it was done
+                    raise
 
         def is_retryable(error: Exception) -> bool:
             nonlocal lost
-            if not isinstance(error, Fault) or error.kind is FaultKind.NO_TABLE:
+            if not isinstance(error, Fault):
                 return False
             lost += error.kind is FaultKind.LOST
-            return error.kind is FaultKind.AGAIN or (repeatable and 0 < lost < 3)
+            if error.kind in (FaultKind.UNREACHABLE, FaultKind.READ_ONLY):
+                return len(self._hosts) > 1
+            return error.kind is FaultKind.AGAIN or (
+                repeatable and error.kind is FaultKind.LOST and (lost < 3 or len(self._hosts) > 1)
+            )
 
+        patience_s = self._settings.timeout + self._settings.connect_timeout
         try:
-            return connection.CONFLICT.run(attempt, is_retryable)
+            return replace(connection.CONFLICT, deadline_s=patience_s).run(attempt, is_retryable)
         except Fault as fault:
             if fault.kind is FaultKind.NO_TABLE:
                 raise
@@ -99,7 +120,10 @@ class Pool:
                     raise EngineUnavailable(f"the engine of {self.place} is closed")
                 session = self._idle.pop() if self._idle else None
             if session is None:
-                return DbConnection(self._settings, self._lock_wait_s)
+                return self._hosts.connect(self._settings, self._lock_wait_s)
+            if session.host != self._hosts.current:
+                session.close()
+                continue
             is_fresh = time.monotonic() - session.used_at < _STALE_S
             if not session.was_left() and (is_fresh or session.is_alive()):
                 return session
@@ -110,4 +134,6 @@ class Pool:
             if not session.is_broken and not self._is_closed:
                 self._idle.append(session)
                 return
+        if session.is_broken:
+            self._hosts.leave(session.host)
         session.close()

@@ -1,4 +1,5 @@
-"""`mysql://user:password@host:port/database?option=value`: where the database is, how to use it.
+"""`mysql://user:password@host:port,host/database?option=value`: where a database is, how to use
+it.
 
 The password is never shown: not in repr(), not in errors.
 """
@@ -7,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from headrace.errors import ConfigError
+from headrace.urls import Host, format_hosts, split_hosts
 
 _NUMBERS: Final = {
     "writers": (1, 64),
@@ -19,6 +21,8 @@ _NUMBERS: Final = {
     "grace_ms": (0, 60_000),
 }
 _DRIVERS: Final = ("auto", "pymysql", "mysqlclient")
+_HOSTS: Final = {"first": False, "any": True}
+_PORT: Final = 3306
 _SWITCH: Final = {"on": True, "off": False}
 
 
@@ -26,8 +30,7 @@ _SWITCH: Final = {"on": True, "off": False}
 class MySqlSettings:
     """A database and how to use it."""
 
-    host: str = "127.0.0.1"
-    port: int = 3306
+    hosts: tuple[Host, ...] = (("127.0.0.1", _PORT),)
     user: str = "root"
     password: str = field(default="", repr=False)
     database: str = ""
@@ -45,26 +48,26 @@ class MySqlSettings:
     """How long a missing id is given to appear before it is fenced."""
     housekeeping: bool = True
     """Whether this process takes part in retention and heartbeats."""
+    spread: bool = False
+    """Whether processes begin with different hosts; otherwise with the first that will do."""
 
     @property
     def place(self) -> str:
         """What errors call the database."""
-        return f"{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
+        return f"{self.unix_socket or format_hosts(self.hosts)}/{self.database}"
 
 
 def parse_url(url: str) -> MySqlSettings:
     """The settings of a URL; ConfigError when it is none. Its text is never repeated."""
     try:
-        parts = urlsplit(url)
-        port = parts.port or 3306
+        parts, hosts = split_hosts(url, _PORT)
     except ValueError:
         raise ConfigError("the mysql:// URL has no legal host and port") from None
     database = unquote(parts.path.lstrip("/"))
     if parts.scheme != "mysql" or not database or "/" in database:
         raise ConfigError("a database is named as mysql://user:password@host:port/database")
     return MySqlSettings(
-        host=parts.hostname or "127.0.0.1",
-        port=port,
+        hosts=hosts,
         user=unquote(parts.username or "root"),
         password=unquote(parts.password or ""),
         database=database,
@@ -81,10 +84,14 @@ def _options(query: str) -> dict[str, object]:
             found[name] = text
         elif name == "housekeeping" and text in _SWITCH:
             found[name] = _SWITCH[text]
+        elif name == "hosts" and text in _HOSTS:
+            found["spread"] = _HOSTS[text]
         elif name in ("unix_socket", "ssl_ca") and text:
             found[name] = text
         else:
-            known = ", ".join((*_NUMBERS, "driver", "housekeeping", "unix_socket", "ssl_ca"))
+            known = ", ".join(
+                (*_NUMBERS, "driver", "hosts", "housekeeping", "unix_socket", "ssl_ca")
+            )
             raise ConfigError(f"the mysql:// URL has an option {name!r} with a value that cannot "
                               f"be used; known: {known}")  # fmt: skip
     return found

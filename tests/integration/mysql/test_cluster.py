@@ -1,0 +1,150 @@
+"""Galera: three nodes that all write. Nothing lost, nothing twice, whichever node fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from headrace.errors import NoSuchTopic, TopicConflict
+from headrace.store.mysql import tables
+from headrace.store.mysql.engine import MySqlEngine
+from headrace.store.mysql.groups import group_rows
+from headrace.store.sql.connection import DbConnection
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
+from support import cluster_ledger
+from support.galera import SIZE, Galera, run_galera
+
+_numbers = count(1)
+Cluster = tuple[Galera, str]
+
+
+@pytest.fixture(scope="module")
+def galera() -> Iterator[Galera]:
+    with run_galera() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(galera: Galera) -> Iterator[Cluster]:
+    """The cluster, and a database of its own."""
+    name = f"cluster_{next(_numbers)}"
+    galera.wait()
+    galera.nodes[0].create_database(name)
+    yield galera, name
+    with galera.nodes[0].connect(None) as connection:
+        connection.cursor().execute(f"DROP DATABASE {name}")
+
+
+def urls(cluster: Cluster) -> list[str]:
+    """Each begins with a node of its own."""
+    galera, name = cluster
+    orders = [[(first + step) % SIZE for step in range(SIZE)] for first in range(SIZE)]
+    return [galera.url(name, *order, timeout=5, connect_timeout=6) for order in orders]
+
+
+@pytest.mark.timeout(120)
+def test_nothing_is_lost_or_repeated_while_all_nodes_write(cluster: Cluster) -> None:
+    accounts = cluster_ledger.run(urls(cluster), seed=1, appends=2000)
+    print(accounts)  # noqa: T201 - shown with -s, and when something is wrong
+    accounts.check()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(2, 22))
+def test_nothing_is_lost_or_repeated_with_any_seed(cluster: Cluster, seed: int) -> None:
+    accounts = cluster_ledger.run(urls(cluster), seed, appends=2000)
+    print(accounts)  # noqa: T201
+    accounts.check()
+
+
+def killed(galera: Galera) -> None:
+    galera.nodes[1].kill()
+    galera.nodes[1].start()
+    galera.wait()
+
+
+def stopped(galera: Galera) -> None:
+    process = galera.nodes[1].process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(12)
+    os.kill(process.pid, signal.SIGCONT)
+    galera.wait()
+
+
+def cut_off(galera: Galera) -> None:
+    galera.isolate(1, is_cut_off=True)
+    time.sleep(12)
+    galera.isolate(1, is_cut_off=False)
+    galera.wait()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("accident", [killed, stopped, cut_off])
+def test_nothing_is_lost_or_repeated_when_a_node_fails(
+    cluster: Cluster, accident: Callable[[Galera], None]
+) -> None:
+    galera, _ = cluster
+    accounts = cluster_ledger.run(
+        urls(cluster), seed=3, appends=3000, accident=lambda: accident(galera)
+    )
+    print(accident.__name__, accounts)  # noqa: T201
+    accounts.check()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+def test_the_ledger_notices_claims_that_write_no_row_of_their_group(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the tests above can fail."""
+
+    def lock(session: DbConnection, topic: str, reader: ConsumerSpec) -> bool:
+        found = session.rows(
+            f"SELECT 1 FROM {tables.cursors(topic)} WHERE group_key=%s AND token='' FOR UPDATE",
+            (reader.group,),
+        )
+        return bool(found)
+
+    monkeypatch.setattr(group_rows, "lock_group", lock)
+    found = [cluster_ledger.run(urls(cluster), seed, appends=2000) for seed in range(4)]
+    assert any(one.lost or one.acknowledged_twice for one in found)
+
+
+def test_topics_made_and_deleted_on_all_nodes_at_once(cluster: Cluster) -> None:
+    galera, name = cluster
+    failed: list[BaseException] = []
+
+    def work(engine: MySqlEngine) -> None:
+        try:
+            for number in range(3):
+                for step in (engine.create, lambda spec: engine.delete(spec.name)):
+                    try:
+                        step(TopicSpec(f"t{number}", options={"append_mode": "counter"}))
+                    except (NoSuchTopic, TopicConflict):
+                        pass  # another node was faster
+        except BaseException as error:
+            failed.append(error)
+
+    engines = [MySqlEngine(galera.url(name, number)) for number in range(SIZE)]
+    threads = [threading.Thread(target=work, args=(engine,)) for engine in engines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    try:
+        assert not failed
+        for number in range(3):  # no orphans in the way
+            engines[0].create(TopicSpec(f"t{number}", options={"append_mode": "counter"}))
+            engines[1].append(f"t{number}", [Entry(b"seen at once")])
+    finally:
+        for engine in engines:
+            engine.close()
