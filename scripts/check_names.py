@@ -1,9 +1,11 @@
 #!/usr/bin/env python
-"""Names of src/headrace: one class name for one thing, and none of the words that were replaced.
+"""Names and texts: one class name for one thing, and none of the words that were replaced.
 
     scripts/check_names.py
 
-The lists are in names.toml beside this file. Run by `make check`.
+Words are looked for in src/headrace, phrases in what users read: documentation, the management
+page, texts of commands and settings, and errors. The lists are in names.toml beside this file.
+Run by `make check`.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ import re
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "headrace"
 RULES = tomllib.loads((ROOT / "scripts" / "names.toml").read_text("utf-8"))
+PHRASES = re.compile(rf"\b(?:{'|'.join(RULES['phrases'])})\b", re.IGNORECASE)
+USER_TEXTS = ("cli/", "config.py", "demo/")  # of src/headrace
 WORDS = re.compile(rf"\b(?:{'|'.join(RULES['words'])})\b", re.IGNORECASE)
 
 
@@ -28,13 +32,53 @@ def main() -> int:
     for path in sorted(SOURCE.rglob("*.py")):
         where = path.relative_to(SOURCE).as_posix()
         text = path.read_text("utf-8")
-        for node in ast.walk(ast.parse(text)):
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(where)
         problems += replaced_words(where, text)
+        problems += phrases(f"src/headrace/{where}", texts(tree, where.startswith(USER_TEXTS)))
     problems += repeated_classes(classes)
+    for path in pages():
+        where = path.relative_to(ROOT).as_posix()
+        problems += phrases(where, prose(path.read_text("utf-8")))
     print(*problems, sep="\n", end="\n" if problems else "")
     return 1 if problems else 0
+
+
+def pages() -> Iterator[Path]:
+    """Documentation and the sources of the management page."""
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    found += (ROOT / "console" / "src").rglob("*.ts*")
+    skipped = {"CHANGELOG.md", *RULES["unchecked"]}
+    for path in sorted(found):
+        if path.relative_to(ROOT).as_posix() not in skipped:
+            yield path
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """Lines outside of fenced blocks, without what is quoted as code."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, re.sub(r"`[^`]*`", "``", line)
+
+
+def texts(tree: ast.Module, all_of_them: bool) -> Iterator[tuple[int, str]]:
+    """Text of `raise` statements; in modules of commands all text that has several words."""
+    roots = [tree] if all_of_them else [n for n in ast.walk(tree) if isinstance(n, ast.Raise)]
+    for root in roots:
+        for node in ast.walk(root):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                yield node.lineno, node.value
+
+
+def phrases(where: str, lines: Iterable[tuple[int, str]]) -> Iterator[str]:
+    for number, line in lines:
+        if found := PHRASES.search(line):
+            yield f"{where}:{number}: {found[0]!r}: write plain English, see scripts/names.toml"
 
 
 def replaced_words(where: str, text: str) -> Iterator[str]:

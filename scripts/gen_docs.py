@@ -23,7 +23,7 @@ INTRODUCTION = """\
 <!-- Written by scripts/gen_docs.py from src/headrace/config.py; `make docs` renews it. -->
 
 A broker needs no configuration: `headrace serve` listens on 127.0.0.1 and keeps everything in
-`./headrace-data`. What you want different can be said in three places; the later one wins:
+`./headrace-data`. Settings can be changed in three places; the later one wins:
 
 1. a TOML file, named by `--config FILE` or `HEADRACE_CONFIG`;
 2. environment variables;
@@ -52,7 +52,9 @@ HEADER = """\
 |---|---|---|---|---|
 """
 
-SECRETS = "\nA setting without a flag is a secret: command lines can be read by everybody.\n"
+SECRETS = (
+    "\nA setting without a flag is a secret: every user of the machine can read command lines.\n"
+)
 
 
 def flag_text(option: config.Option) -> str:
@@ -94,7 +96,7 @@ CHANNEL_ERRORS = """\
 
 ## The channel closes
 
-Classes under `ChannelError`. The connection lives on; open a new channel. Unacknowledged messages
+Classes under `ChannelError`. The connection stays open; open a new channel. Unacknowledged messages
 of the channel return to their queues, an open transaction is rolled back.
 
 """
@@ -138,12 +140,12 @@ See
 ## A selector is wrong
 
 `SelectorError`: a tag expression or an SQL condition that chooses messages of a topic cannot be
-understood. The text names the column and what is wanted there; nothing was subscribed. RocketMQ
+understood. The text names the column and what is expected there; nothing was subscribed. RocketMQ
 clients get code 23, `SUBSCRIPTION_PARSE_FAILED`.
 
 ## A command fails
 
-`CommandFailed`: a command that talks to a broker could not do what it was told: no broker, a
+`CommandFailed`: a command that talks to a broker failed: no broker, a
 refused password, no such queue. One line on standard error says what to do; the exit code is 1.
 See [troubleshooting](troubleshooting.md#a-command-fails).
 

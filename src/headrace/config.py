@@ -96,7 +96,10 @@ class Config:
         None, "Files", "Definitions (RabbitMQ's JSON) to import at start.", FILE
     )
     segment_size: int = _option(
-        32 * MIB, "Files", "Size of one file of the log; space comes back file by file.", SIZE
+        32 * MIB,
+        "Files",
+        "Size of one segment of the log; space is freed segment by segment.",
+        SIZE,
     )
 
     host: str = _option(
@@ -146,7 +149,7 @@ class Config:
     namesrv: bool = _option(
         True,
         "Listeners",
-        "Listen on the port of RocketMQ's name server; without remoting there is none either.",
+        "Listen on the port of RocketMQ's name server; needs remoting.",
         YES_NO,
     )
     namesrv_port: int = _option(
@@ -190,7 +193,7 @@ class Config:
     heartbeat: int = _option(
         60,
         "Connections",
-        "Seconds between heartbeats offered to clients; 0 is none.",
+        "Seconds between heartbeats offered to clients; 0 disables them.",
         whole(0, 65535, "SECONDS"),
     )
     frame_max: int = _option(
@@ -306,7 +309,7 @@ class Config:
     rocketmq_user: str = _option(
         "guest",
         "Identity",
-        "User whom RocketMQ clients on this machine act as when they do not sign.",
+        "User of RocketMQ clients on this machine that do not sign requests.",
         TEXT,
     )
     loopback_users: tuple[str, ...] = _option(

@@ -130,7 +130,7 @@ class DataLost(PreconditionFailed):
 
 
 class SourceChanged(PreconditionFailed):
-    """The queue or topic was deleted and made again: these are not the messages that were meant."""
+    """The queue or topic was deleted and created again: these are other messages."""
 
 
 # -- topics ----------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class Alarms:
 
     def _log(self, used: int, free: int) -> None:
         if self.reason is None:
-            logger.warning("alarm: cleared; publishers go on")
+            logger.warning("alarm: cleared; publishers continue")
             return
         logger.warning(
             "alarm: %s; publishers wait. Memory: %s used, limit %s. Disk: %s free, limit %s",

@@ -59,7 +59,7 @@ class DemoClient:
         )
 
     def is_returned(self, key: str, body: str) -> bool:
-        """Publish with `mandatory` on a confirming channel; whether it came back as unroutable."""
+        """Publish with `mandatory` on a confirming channel; whether it was returned."""
         try:
             self.channel.basic_publish("", key, body.encode(), mandatory=True)
         except UnroutableError:

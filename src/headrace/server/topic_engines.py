@@ -85,7 +85,11 @@ def _known(engine: TopicEngine) -> dict[str, str] | None:
     except EngineUnavailable as error:
         if error.is_denied:
             raise ConfigError(f"engine {engine.name}: {error}") from error
-        logger.warning("engine '%s' is away, its topics come when it does: %s", engine.name, error)
+        logger.warning(
+            "engine '%s' is unreachable; its topics appear when it is reachable: %s",
+            engine.name,
+            error,
+        )
         return None
     except BrokerError as error:
         raise ConfigError(f"engine {engine.name}: {error}") from error

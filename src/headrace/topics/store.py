@@ -67,7 +67,10 @@ class Store:
         if isinstance(retention, str):
             kept = parse_retention(retention)
             if kept is None:
-                raise BadTopicValue(f"retention {retention!r} is none: 7d, 500MB, or 7d,500MB")
+                raise BadTopicValue(
+                    f"invalid retention {retention!r}: expected a duration, a size or both, "
+                    "for example 7d, 500MB or 7d,500MB"
+                )
             retention = kept
         elif retention is not None and not isinstance(retention, Retention):
             raise BadTopicValue(f"retention is text like 7d or 500MB, not {retention!r:.80}")

@@ -158,7 +158,7 @@ def test_loopback_users_can_be_changed_by_the_setting() -> None:
     with run_broker(sync=False, loopback_users=f"guest,{USER}") as running:
         site = Site(running)
         for name, password in (("guest", "guest"), (USER, PASSWORD)):
-            with pytest.raises(Exception, match="not welcome from this address"):
+            with pytest.raises(Exception, match="not allowed from this address"):
                 site.wait(
                     lambda broker, n=name, p=password: broker.users.authenticate(n, p, "10.0.0.1")
                 )

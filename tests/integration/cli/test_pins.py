@@ -70,7 +70,7 @@ def test_a_query_shows_as_a_group_with_its_lag(
     assert "its position is in its checkpoint" in reset.err
     assert call(capsys, "pin", "delete", "of-orders").code == 2  # it asks, and nobody is there
     done = call(capsys, "pin", "delete", "of-orders", "--yes")
-    assert done == (0, "let go of queue orders\n", "")
+    assert done == (0, "released queue orders\n", "")
     again = call(capsys, "pin", "delete", "of-orders", "--yes")
     assert again.code == 1
     assert "no pin for 'of-orders'" in again.err

@@ -139,7 +139,7 @@ def test_a_replay_up_to_now_prints_how_to_repeat_it(
                "--state-dir", str(tmp_path)]  # fmt: skip
     assert main(command) == 0
     assert re.fullmatch(
-        r"should it be interrupted, --to \S+\+00:00 makes it go on where it was", told(capsys)
+        r"if it is interrupted, --to \S+\+00:00 continues where it stopped", told(capsys)
     )
     assert main([*command, "--to", "2026-01-02"]) == 0
     assert capsys.readouterr().err == ""

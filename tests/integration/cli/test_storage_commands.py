@@ -246,7 +246,7 @@ def test_an_interrupted_backup_stands_in_the_way_of_the_next_and_is_named(
     (tmp_path / "copy.partial").mkdir()
 
     assert main(["backup", str(home), str(tmp_path / "copy")]) == 1
-    assert "copy.partial is there already: another backup is running" in capsys.readouterr().err
+    assert "copy.partial already exists: another backup is running" in capsys.readouterr().err
 
 
 def test_what_cannot_be_repaired_is_not_offered_a_repair(

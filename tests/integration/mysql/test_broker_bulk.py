@@ -63,14 +63,14 @@ def test_ranges_rows_and_pins_of_a_topic_in_a_database(
     ]  # fmt: skip
     assert fetched(bulk, 6, 7, orders.uuid) == []
     assert bulk.locate(1, 10, topic="orders", partition=0, uuid=orders.uuid) is None
-    with pytest.raises(HeadraceError, match="deleted and made again"):
+    with pytest.raises(HeadraceError, match="deleted and created again"):
         fetched(bulk, 1, 10, "another")
 
     bulk.pin("query", "topic", {"orders": (orders.uuid, {0: 4, 1: 1, 2: 1})}, 1 << 20)
     [pin] = bulk.pins()
     assert (pin.query, pin.name, pin.uuid) == ("query", "orders", orders.uuid)
     assert (pin.positions["0"], pin.messages) == (4, 6)
-    with pytest.raises(HeadraceError, match="made again"):
+    with pytest.raises(HeadraceError, match="created again"):
         bulk.pin("query", "topic", {"orders": ("another", {0: 4})}, 1 << 20)
     bulk.unpin("query")
     assert bulk.pins() == []

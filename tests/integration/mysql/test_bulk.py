@@ -117,7 +117,7 @@ def test_a_topic_recreated_while_it_is_read_raises_an_error(url: str) -> None:
         store.delete("orders")
         store.create("orders")
         store.producer("orders", token="p").append(b"new", priority="middle")
-        with pytest.raises(SourceChanged, match="made again while it was read"):
+        with pytest.raises(SourceChanged, match="created again while it was read"):
             list(backend.batches(planned, uuid))
 
 

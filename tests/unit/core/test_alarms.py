@@ -114,7 +114,7 @@ def test_the_log_says_how_much_there_is_and_who_waits(
     assert caplog.messages == [
         "alarm: low on disk; publishers wait. Memory: 100 MiB used, limit 4,000 MiB. "
         "Disk: 20 MiB free, limit 50 MiB",
-        "alarm: cleared; publishers go on",
+        "alarm: cleared; publishers continue",
     ]
 
 

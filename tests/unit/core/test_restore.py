@@ -147,7 +147,7 @@ RIGHTS = PermissionRow("ann", "/", ".*", ".*", ".*")
 ANN = UserRow("ann", "", ())
 
 
-@pytest.mark.parametrize("reason", ["'amn' '/' 'x' is damaged", "3 rows are there, not 4 as noted"])
+@pytest.mark.parametrize("reason", ["'amn' '/' 'x' is damaged", "3 rows found, expected 4"])
 def test_a_damaged_restriction_of_topics_lifts_no_restriction(site: Site, reason: str) -> None:
     site.catalogue.users, site.catalogue.permissions = [ANN], [RIGHTS]
     site.catalogue.topic_permissions = [TopicPermissionRow("ann", "/", "known", "^eu", "")]
@@ -190,7 +190,7 @@ def test_what_a_repair_accepted_and_cannot_be_declared_does_not_stop_a_start(
 def test_no_first_user_is_made_when_users_may_be_damaged(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site.catalogue.damaged = [DamagedRow("users", "0 rows are there, not 1 as noted")]
+    site.catalogue.damaged = [DamagedRow("users", "0 rows found, expected 1")]
 
     users = site.start().users
     users.ensure_default_user("guest", "guest")

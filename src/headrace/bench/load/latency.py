@@ -33,7 +33,7 @@ def measure_latency(target: Target, case: Case, timing: Timing) -> Figure:
             crew.rest(limit, lambda: board.received[0] >= total)
     count = board.received[0]
     if count <= warm:
-        raise MeasureError("no message came back")
+        raise MeasureError("no message was received")
     steady = sorted(board.samples[warm:count])
     details = {
         "p50_ms": percentile(steady, 50) / 1e6,

@@ -20,7 +20,7 @@ def batch_of(plan: SqlPlan) -> pa.RecordBatch:
     uuids = _read(plan.url, plan.uuid_query).column(0).to_pylist()
     if uuids != [plan.uuid]:
         raise SourceChanged(
-            f"topic '{plan.source}' was deleted and made again while it was read: these are not "
+            f"topic '{plan.source}' was deleted and created again while it was read: these are not "
             "the messages of the checkpoint"
         )
     return _batch(found, plan)

@@ -82,7 +82,7 @@ def delete(
     """Remove the binding with KEY and arguments; without KEY all of EXCHANGE to DESTINATION."""
     given = arguments_of(arguments)
     if given and key is None:
-        raise click.UsageError("--argument goes with a KEY; an empty one is written ''")
+        raise click.UsageError("--argument needs a KEY; write an empty key as ''")
     with connected(address) as channel:
         unbind = channel.exchange_unbind if to_exchange else channel.queue_unbind
         unbind(destination, source, key, given)

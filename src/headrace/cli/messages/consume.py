@@ -85,7 +85,7 @@ class _Printer:
     """Prints batches and acknowledges them.
 
     The broker sends ``prefetch`` messages more than are acknowledged. So that it never sends more
-    than are wanted, the last ones wait for their acknowledgement until all are there.
+    than are wanted, the last ones are acknowledged when all have arrived.
     """
 
     def __init__(

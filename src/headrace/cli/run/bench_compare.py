@@ -87,7 +87,7 @@ def judge(
     digits: int | None = None,
     with_unit: bool = True,
 ) -> int:
-    """Show and write the figures; FAILED when a ratio is not what is wanted.
+    """Show and write the figures; FAILED when a ratio misses its target.
 
     Figures are rounded to ``digits``, milliseconds to 2.
     """

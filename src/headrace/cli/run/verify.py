@@ -12,8 +12,8 @@ import click
 from headrace.cli.support.output import DONE, FAILED
 
 _WHAT = (
-    "This killed the broker's process (SIGKILL); the machine and its disk went on. Whether the "
-    "disk keeps what it has acknowledged when the power fails was not tested."
+    "This killed the broker's process (SIGKILL); the machine and its disk kept running. Whether "
+    "the disk keeps what it has acknowledged when the power fails was not tested."
 )
 
 

@@ -103,7 +103,7 @@ def replay(
             return DONE if not sys.stdin.isatty() or not preview.count else FAILED
         if until is None:  # the same command would mean other messages later
             again = f"--to {end.isoformat()}"
-            click.echo(f"should it be interrupted, {again} makes it go on where it was", err=True)
+            click.echo(f"if it is interrupted, {again} continues where it stopped", err=True)
         sent, before = _send(job, rate, preview.count)
     earlier = f"; {before:,} were sent before" if before else ""
     text = f"sent {counted(sent, 'message')} into exchange {into or '(default)'}{earlier}"

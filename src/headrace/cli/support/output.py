@@ -33,7 +33,7 @@ class Column:
 
 
 def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothing: str) -> int:
-    """Print rows, or ``nothing`` on a terminal when there are none. Returns the exit code."""
+    """Print rows, or ``nothing`` on a terminal for an empty list. Returns the exit code."""
     found = list(rows)
     if as_json:
         print_json(found)

@@ -54,7 +54,7 @@ def delete(address: Address, query: str, yes: bool) -> int:
         names = ", ".join(f"{one.kind} {escaped(one.name)}" for one in found)
         confirmed(f"Hold nothing of {names} for {escaped(query)} any more?", yes)
         connection.unpin(query)
-    click.echo(f"let go of {names}")
+    click.echo(f"released {names}")
     return DONE
 
 

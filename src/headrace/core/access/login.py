@@ -96,7 +96,7 @@ class LoginService:
                 await self._hold_back(began)
             finally:  # also of who hangs up meanwhile
                 self.guard.failed(user, address)
-            raise LoginRefused("wrong user or password, or not welcome from this address")
+            raise LoginRefused("wrong user or password, or not allowed from this address")
         return better
 
     # Neither of the next two depends on whether there is such a user, nor on the password, so that

@@ -60,7 +60,7 @@ class RequestSecrets:
             if not is_signed_with(kept or _NOBODYS) or kept is None:
                 guard.failed(user, peer)
                 raise LoginRefused(
-                    "wrong access key or signature, or not welcome from this address; the access "
+                    "wrong access key or signature, or not allowed from this address; the access "
                     "key is a user with a secret (headrace user set-secret)"
                 )
         except LoginRefused:

@@ -90,7 +90,7 @@ class BlockingAdapter:
             self._is_away = True
         elif answer.value is not None:
             if self._is_away:
-                logger.warning("engine '%s' is there again", self.name)
+                logger.warning("engine '%s' is reachable again", self.name)
             self._is_away = False
             if asked != self._changes:  # its topics came or went meanwhile: never undo that
                 self._poll()

@@ -166,7 +166,7 @@ class ExchangeBridge:
         found = self._exchanges.get(topic_exchange_name(topic))
         if found is not None and found.sink is None:
             raise TopicConflict(
-                f"exchange '{found.name}' is in the way of topic '{topic}': delete it first"
+                f"exchange '{found.name}' has the name that topic '{topic}' needs: delete it first"
             )
 
     def open(

@@ -142,7 +142,7 @@ class TopicRegistry:
             )
         for name, other in self.engines.items():
             if other is not wanted and other.knows(spec.name):
-                raise TopicConflict(f"topic '{spec.name}' is there already, in engine '{name}'")
+                raise TopicConflict(f"topic '{spec.name}' already exists in engine '{name}'")
         return wanted
 
     def engine_of(self, topic: str) -> AsyncTopicEngine:

@@ -1,4 +1,4 @@
-"""Last chapter: the broker is killed under programs of our own client, and they go on."""
+"""Last chapter: the broker is killed under programs of our own client, and they continue."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Producer(threading.Thread):
 
 
 def unattended(output: DemoOutput, broker: DemoBroker) -> None:
-    """The broker is killed once more, and programs go on by themselves"""
+    """The broker is killed again, and programs continue by themselves"""
     output.remark(
         "A producer and a consumer of our own client are at work. They are not restarted: they "
         "connect again, declare what they had declared, and send again what was not confirmed."

@@ -54,7 +54,7 @@ def page(output: DemoOutput, broker: DemoBroker) -> None:
         clients = [one["client_properties"].get("product") for one in _api(broker, "connections")]
         output.check("it knows who is connected", "headrace-python" in clients, ", ".join(clients))
     topics = {one["name"] for one in _api(broker, "topics")}
-    output.check("topics are there too", {"orders", "jobs"} <= topics, ", ".join(sorted(topics)))
+    output.check("topics are listed too", {"orders", "jobs"} <= topics, ", ".join(sorted(topics)))
     status = _get(broker, "api/overview", password="wrong").status
     output.expect("a wrong password shows nothing", status, 401)
     metrics = _get(broker, "metrics").text

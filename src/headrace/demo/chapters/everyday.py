@@ -73,7 +73,7 @@ def confirms(output: DemoOutput, clients: Clients) -> None:
     output.expect("20 invoices published and confirmed, none returned", returned, [False] * 20)
     output.expect("all 20 are in the queue", shop.ready(queue), 20)
     lost = shop.is_returned("no-such-queue", "invoice 21")
-    output.check("an invoice to a queue that does not exist came back", lost)
+    output.check("an invoice to a queue that does not exist was returned", lost)
 
 
 def priorities(output: DemoOutput, clients: Clients) -> None:
@@ -93,7 +93,7 @@ def priorities(output: DemoOutput, clients: Clients) -> None:
 
 def answers(output: DemoOutput, clients: Clients) -> None:
     """Asking for a price and getting an answer"""
-    output.remark("A buyer sends two questions and goes on; the answers find their way back.")
+    output.remark("A buyer sends two questions without waiting; the answers find their way back.")
     server, buyer = clients.connect(), clients.connect()
     queue = server.queue("prices")
     prices = {"tea": "3.20", "cup": "7.50"}

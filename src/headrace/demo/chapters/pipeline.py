@@ -96,7 +96,7 @@ def pipeline(output: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> 
 
 
 def _lacking() -> str:
-    """What must be installed for Spark; nothing when all is there."""
+    """What must be installed for Spark; empty when nothing is missing."""
     if any(find_spec(name) is None for name in ("pyspark", "pyarrow")):
         return "it needs pip install 'headrace[spark]'"
     if shutil.which("java") is None:

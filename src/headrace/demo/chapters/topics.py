@@ -23,7 +23,7 @@ def in_the_broker(output: DemoOutput, broker: DemoBroker) -> None:
         _priorities(output, store)
         _group(output, store)
         again = store.consumer("jobs", token="late").read(COUNT)
-        output.expect("who comes late still reads everything", len(again), COUNT)
+        output.expect("a reader that starts late still reads everything", len(again), COUNT)
 
 
 def in_a_database(output: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:

@@ -76,7 +76,7 @@ def _log(session: Session) -> MessageLog:
 def check_uuid(held: PinTarget, uuid: str) -> None:
     if uuid != held.uuid:
         raise SourceChanged(
-            f"{held.kind} '{held.name}' was deleted and made again: these are not the messages "
+            f"{held.kind} '{held.name}' was deleted and created again: these are not the messages "
             "you mean"
         )
 

@@ -107,7 +107,7 @@ def pin(
     def call(one: TopicEngine) -> list[None]:
         if one.uuids().get(name) != uuid:
             raise SourceChanged(
-                f"topic '{name}' was deleted and made again: these are not the messages you mean"
+                f"topic '{name}' was deleted and created again: these are not the messages you mean"
             )
         _bulk(one).pins.pin(name, query, before, before)
         return []

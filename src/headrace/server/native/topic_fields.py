@@ -44,7 +44,10 @@ def spec_of(request: Request) -> TopicSpec:
             raise BadTopicValue(f"{name} must be a number above 0, or be left out")
     retention = None if ms is None and size is None else Retention(ms, size)
     if (text := request.text("retention", "")) and (retention := parse_retention(text)) is None:
-        raise BadTopicValue(f"retention {text!r:.80} is none: 7d, 500MB, or 7d,500MB")
+        raise BadTopicValue(
+            f"invalid retention {text!r:.80}: expected a duration, a size or both, "
+            "for example 7d, 500MB or 7d,500MB"
+        )
     queues = _between(request, "queues", 1, MAX_QUEUES, 1)
     return TopicSpec(request.text("name"), queues, retention, request.table("options"))
 

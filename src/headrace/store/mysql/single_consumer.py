@@ -199,7 +199,7 @@ def _priority(one: object) -> tuple[str, int, int]:
     match one:
         case [str(label), int(end), int(epoch)]:
             return priority_named(label).label, end, epoch
-    raise ClaimLost("the claim is none that a read has given; nothing was committed")
+    raise ClaimLost("the claim was not returned by a read; nothing was committed")
 
 
 def reset(

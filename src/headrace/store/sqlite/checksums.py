@@ -56,7 +56,7 @@ def scan(connection: sqlite3.Connection, table: str) -> ChecksumScan:
             damaged.append(DamagedRow(table, f"{_key(table, values)} is damaged", tuple(values)))
     count, total = counters(connection).get(table, (None, 0))
     if count != len(rows):
-        damaged.append(DamagedRow(table, f"{len(rows)} rows are there, not {count} as noted"))
+        damaged.append(DamagedRow(table, f"{len(rows)} rows found, expected {count}"))
     elif not damaged and total != sum(row[-1] for row in rows):
         damaged.append(DamagedRow(table, "the rows are not those whose sum is noted"))
     return ChecksumScan(good, damaged)

@@ -91,7 +91,7 @@ class SqliteMetadata:
                 self._connection = open_database(self._path)
                 found = self._read_declarations()
             if found is None:
-                raise sqlite3.DatabaseError("it cannot be made again")
+                raise sqlite3.DatabaseError("it cannot be rebuilt")
             return found
         except (sqlite3.Error, BrokerError) as error:
             raise store_error(self._path, error) from error

@@ -69,7 +69,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
         partial.mkdir(mode=0o700)
     except FileExistsError:
         raise StoreError(
-            f"{partial} is there already: another backup is running, or one was interrupted; "
+            f"{partial} already exists: another backup is running, or one was interrupted; "
             "remove it in that case"
         ) from None
     except OSError as error:

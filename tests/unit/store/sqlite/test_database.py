@@ -162,9 +162,7 @@ def test_what_can_be_read_of_a_damaged_file_is_served(
 
     names = {row.name for row in found.exchanges}
     assert 100 < len(names) < 300
-    assert any(
-        re.search("^table exchanges: .* not 300 as noted", str(one)) for one in found.damaged
-    )
+    assert any(re.search("^table exchanges: .* expected 300", str(one)) for one in found.damaged)
     (copy,) = (tmp_path / "lost+found").iterdir()
     assert copy.read_bytes() == before
     assert loaded(tmp_path) == found  # reported until it is accepted
@@ -198,9 +196,12 @@ EXCHANGE_7 = "WHERE name = CAST('exchange 7' AS BLOB)"
         (f"UPDATE exchanges SET name = CAST('zzz' AS BLOB) {EXCHANGE_7}", "'zzz' is damaged"),
         (f"UPDATE exchanges SET name = CAST(name AS TEXT) {EXCHANGE_7}", "'exchange 7' is"),
         (f"UPDATE exchanges SET sum = sum + 1 {EXCHANGE_7}", "'exchange 7' is damaged"),
-        ("UPDATE counters SET value = 299 WHERE name = 'exchanges'", "300 rows are there, not 299"),
+        (
+            "UPDATE counters SET value = 299 WHERE name = 'exchanges'",
+            "300 rows found, expected 299",
+        ),
         ("UPDATE counters SET total = total + 1 WHERE name = 'exchanges'", "whose sum is noted"),
-        ("DELETE FROM counters WHERE name = 'exchanges'", "300 rows are there, not None"),
+        ("DELETE FROM counters WHERE name = 'exchanges'", "300 rows found, expected None"),
         ("UPDATE counters SET value = 4 WHERE name = 'generation'", "generation is damaged"),
         ("UPDATE counters SET value = 4 WHERE name = 'highest_queue_id'", "highest_queue_id is"),
         (
@@ -234,7 +235,7 @@ def test_a_deleted_row_is_missed(tmp_path: Path) -> None:
     edit(tmp_path, "DROP TRIGGER IF EXISTS exchanges_deleted")
     edit(tmp_path, f"DELETE FROM exchanges {EXCHANGE_7}")
 
-    assert "299 rows are there, not 300" in "".join(map(str, loaded(tmp_path).damaged))
+    assert "299 rows found, expected 300" in "".join(map(str, loaded(tmp_path).damaged))
 
 
 def test_secrets_are_not_shown_when_they_are_damaged(

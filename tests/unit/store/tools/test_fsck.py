@@ -334,7 +334,7 @@ def test_what_is_readable_of_damaged_metadata_is_accepted_by_a_repair(data: Path
 
     assert snapshot(data) == before
     assert {place.file for place in findings.places} == {"meta.db"}
-    assert any("table vhosts: 0 rows are there, not 1" in one.what for one in findings.places)
+    assert any("table vhosts: 0 rows found, expected 1" in one.what for one in findings.places)
     assert mend(data).is_sound
     assert read_declarations(data).vhosts == ["/"]
     assert contents(data, ORDERS) == [b"a"]
@@ -374,7 +374,7 @@ def test_metadata_with_an_unreadable_page_is_reported(
     findings = check(data)
 
     assert findings.queues == {ORDERS: ("/", "orders"), MAIL: ("/", "mail")}
-    assert any("table vhosts: 0 rows are there, not 1" in one.what for one in findings.places)
+    assert any("table vhosts: 0 rows found, expected 1" in one.what for one in findings.places)
 
 
 def test_missing_metadata_beside_messages_is_damage(data: Path) -> None:

@@ -59,7 +59,7 @@ def _range(one: object) -> Key:
     match one:
         case [int(number), int(epoch)]:
             return number, epoch
-    raise ClaimLost("the claim is none that a read has given; nothing was changed")
+    raise ClaimLost("the claim was not returned by a read; nothing was changed")
 
 
 @dataclass(frozen=True, slots=True)
