@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import headrace
 from headrace.testing import wait_for
+from support.fork_server import COMMAND, ForkingPopen
 
 # Whichever headrace the tests import is the one that is started.
 _IMPORT_ROOT = str(Path(headrace.__file__).parents[1])
@@ -68,13 +68,13 @@ def start(directory: Path, *args: str, env: dict[str, str] | None = None) -> Bro
     """
     ready, output = directory / "ready.json", directory / "output.txt"
     ready.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "headrace", "serve"]
+    command = [*COMMAND, "serve"]
     command += ["--amqp-port", "0", "--native-port", "0", "--http-port", "0"]
     command += ["--namesrv-port", "0", "--remoting-port", "0"]
     command += ["--data-dir", str(directory / "data"), "--ready-file", str(ready), *args]
     with output.open("wb") as sink:
         environment = _environment(env or {})
-        process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
+        process = ForkingPopen(command, stdout=sink, stderr=sink, env=environment)
 
     try:
         # Patient: disks of shared machines stall for longer than a start takes.

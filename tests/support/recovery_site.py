@@ -13,15 +13,22 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from headrace.testing import wait_for
 from headrace.verify.broker_process import BrokerProcess
+from support.fork_server import ForkingPopen
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+class ForkedBroker(BrokerProcess):
+    """Forked, because tests restart it often."""
+
+    popen = ForkingPopen
 
 
 class Site:
     """One data directory and whoever works with it."""
 
     def __init__(self, directory: Path, *flags: str) -> None:
-        self.node = BrokerProcess(directory, *flags)
+        self.node = ForkedBroker(directory, *flags)
         self._connections: list[pika.BlockingConnection] = []
 
     def __enter__(self) -> Site:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +14,7 @@ import pytest
 
 import headrace
 from headrace.cli.main import main
-
-COMMAND = [sys.executable, "-m", "headrace"]
+from support.fork_server import COMMAND, ForkingPopen
 
 
 class Outcome(NamedTuple):
@@ -40,15 +38,17 @@ def environment() -> dict[str, str]:
 
 def run(*args: str, input: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run a command as a process and wait."""
-    return subprocess.run(
-        [*COMMAND, *args], input=input, env=environment(), capture_output=True, timeout=60
-    )
+    pipe, source = subprocess.PIPE, None if input is None else subprocess.PIPE
+    command = [*COMMAND, *args]
+    with ForkingPopen(command, stdin=source, stdout=pipe, stderr=pipe, env=environment()) as done:
+        out, err = done.communicate(input, timeout=60)
+    return subprocess.CompletedProcess(command, done.returncode, out, err)
 
 
 @contextmanager
 def started(*args: str, **pipes: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command as a process; killed at the end if it has not ended."""
-    with subprocess.Popen([*COMMAND, *args], env=environment(), **pipes) as process:
+    with ForkingPopen([*COMMAND, *args], env=environment(), **pipes) as process:
         try:
             yield process
         finally:
@@ -61,7 +61,7 @@ def on_terminal(*args: str, typed: bytes = b"") -> Outcome:
     leader, follower = pty.openpty()
     environ = {**environment(), "TERM": "xterm"}
     try:
-        process = subprocess.Popen(
+        process = ForkingPopen(
             [*COMMAND, *args],
             stdin=follower,
             stdout=follower,

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import headrace
 from headrace.errors import BrokerError
@@ -25,6 +26,8 @@ class VerifyError(BrokerError):
 
 class BrokerProcess:
     """One data directory, and the broker on it: started and ended as often as one likes."""
+
+    popen: ClassVar[type[subprocess.Popen[bytes]]] = subprocess.Popen
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class BrokerProcess:
         command += ["--no-remoting"]
         command += ["--data-dir", str(self.data), "--ready-file", str(self._ready), *self._flags]
         with self.output.open("ab") as output:
-            self.process = subprocess.Popen(
+            self.process = self.popen(
                 command,
                 env=_environment({**self._env, **env}),
                 stdin=subprocess.DEVNULL,
