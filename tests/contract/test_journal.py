@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from uuid import uuid4
 
 import pytest
 
@@ -12,7 +13,9 @@ from headrace.errors import StoreError
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.disk import Disk, RealDisk
 from support.faulty_disk import ForgetfulDisk
+from support.mariadb import MariaDb
 from support.storage.log_stage import EAGER, LogStage
+from support.storage.shard_owner import SharedLogStage
 
 DISKS: dict[str, Callable[[Path], Disk]] = {
     "memory": lambda directory: ForgetfulDisk(),
@@ -20,9 +23,15 @@ DISKS: dict[str, Callable[[Path], Disk]] = {
 }
 
 
-@pytest.fixture(params=DISKS)
+@pytest.fixture(params=[*DISKS, "shared"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogStage]:
-    stage = LogStage(DISKS[request.param](tmp_path / "journal"))
+    if request.param == "shared":  # every restart is a take-over by another node
+        server: MariaDb = request.getfixturevalue("mariadb_server")
+        database = f"journal_{uuid4().hex[:12]}"
+        server.create_database(database)
+        stage: LogStage = SharedLogStage(tmp_path, server.url(database))
+    else:
+        stage = LogStage(DISKS[request.param](tmp_path / "journal"))
     yield stage
     stage.log.close()
 

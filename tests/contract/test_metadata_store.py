@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -26,10 +27,13 @@ from headrace.store.api.rows import (
     UserRow,
     VhostLimitsRow,
 )
+from headrace.store.shared.metadata import SharedMetadata
 from headrace.store.sqlite import SqliteMetadata
 from headrace.wire.amqp.values import LongInt, Timestamp
 from support.callback_queue import Handover
+from support.mariadb import MariaDb
 from support.memory_metadata import MemoryMetadata
+from support.storage.shard_owner import TakeOvers
 
 
 def reopen_sqlite(directory: Path, before: Metadata | None) -> Metadata:
@@ -40,9 +44,20 @@ def reopen_memory(directory: Path, before: Metadata | None) -> Metadata:
     return MemoryMetadata(before.load() if before else None)
 
 
+def reopen_shared(directory: Path, before: Metadata | None) -> Metadata:
+    """Another node takes over."""
+    if before is not None:
+        assert isinstance(before, SharedMetadata)
+        before.files.flush()
+    cache, files, _ = TAKE_OVERS[directory].next()
+    return SharedMetadata(cache, files)
+
+
+TAKE_OVERS: dict[Path, TakeOvers] = {}
 ENGINES: dict[str, Callable[[Path, Metadata | None], Metadata]] = {
     "memory": reopen_memory,
     "sqlite": reopen_sqlite,
+    "shared": reopen_shared,
 }
 
 
@@ -73,6 +88,11 @@ class Stage:
 
 @pytest.fixture(params=ENGINES)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    if request.param == "shared":
+        server: MariaDb = request.getfixturevalue("mariadb_server")
+        database = f"metadata_{uuid4().hex[:12]}"
+        server.create_database(database)
+        TAKE_OVERS[tmp_path] = TakeOvers(tmp_path, server.url(database))
     stage = Stage(request.param, tmp_path)
     yield stage
     stage.store.close()

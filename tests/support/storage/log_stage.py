@@ -34,10 +34,13 @@ class LogStage:
 
     def crash(self) -> CommitLog:
         """The broker dies: what was handed to the disk stays, the rest does not."""
+        self._close_files()
+        return self.open()
+
+    def _close_files(self) -> None:
         for segment in self.log.segments:
             if segment.file is not None:
                 segment.file.close()
-        return self.open()
 
     def restart(self) -> CommitLog:
         self.log.close()

@@ -23,24 +23,30 @@ class SharedMetadata(SqliteMetadata):
 
     def __init__(self, directory: Path, files: SharedFiles) -> None:
         super().__init__(directory)
-        self._files = files
+        self.files = files
         self._log = directory / LOG_NAME
         self._shipped = 0  # bytes of the log
+        self._prepare()
 
     def load(self) -> Declarations:
-        found = super().load()  # may make the file again
+        before = self._connection
+        found = super().load()
+        if self._connection is not before:  # the file was damaged, and made again
+            self._prepare()
+        return found
+
+    def _prepare(self) -> None:
         self._connection.execute("PRAGMA synchronous = OFF")  # it is a cache
         self._connection.execute("PRAGMA wal_autocheckpoint = 0")  # the log is shipped first
         self._ship_file()
-        return found
 
     def _check_space(self) -> None:
         """The local file is a cache: nothing is set aside for it."""
 
     def close(self) -> None:
         super().close()
-        self._files.replace(FILE_NAME)
-        self._files.remove(LOG_NAME)
+        self.files.replace(FILE_NAME)
+        self.files.remove(LOG_NAME)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -52,13 +58,13 @@ class SharedMetadata(SqliteMetadata):
         else:
             with self._log.open("rb") as log:
                 log.seek(self._shipped)
-                self._files.write(LOG_NAME, log.read(size - self._shipped), self._shipped)
+                self.files.write(LOG_NAME, log.read(size - self._shipped), self._shipped)
             self._shipped = size
-        self._files.flush()
+        self.files.flush()
 
     def _ship_file(self) -> None:
         """Merge the log into the file, and begin another one."""
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._files.replace(FILE_NAME)
-        self._files.create(LOG_NAME, 0)
+        self.files.replace(FILE_NAME)
+        self.files.create(LOG_NAME, 0)
         self._shipped = 0
