@@ -14,7 +14,8 @@ from headrace.verify.load import Load
 # Reached not under load, but while the broker starts or stops.
 AT_START = {"recovery.cut", "metadata.migrate", "metadata.migrated"}
 AT_STOP = {"close.synced"}
-UNDER_LOAD = [name for name in NAMES if name not in AT_START | AT_STOP]
+SHARED = {name for name in NAMES if name.startswith("shared.")}  # tests/integration/shared
+UNDER_LOAD = [name for name in NAMES if name not in AT_START | AT_STOP | SHARED]
 EVERY_DAY = {"journal.written", "checkpoint.renamed", "compaction.synced"}
 BUSY_SECONDS = 20.0  # no failpoint took longer to be reached
 

@@ -22,8 +22,9 @@ class Node:
 
     def __init__(self, name: str, directory: Path, url: str, *, lease: float) -> None:
         self.name = name
+        self._made = (directory, url, lease)
         self.amqp, self.native, self.http = free_port(), free_port(), free_port()
-        self._directory = directory / name
+        self._directory = directory / f"{name}-{self.amqp}"
         self._directory.mkdir()
         self._ready = self._directory / "ready.json"
         self.output = self._directory / "output.txt"
@@ -34,6 +35,11 @@ class Node:
             "--data-dir", str(self._directory / "data"), "--ready-file", str(self._ready),
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
+
+    def twin(self) -> Node:
+        """Another process with the name of this one."""
+        directory, url, lease = self._made
+        return Node(self.name, directory, url, lease=lease)
 
     def start(self, **env: str) -> None:
         self._ready.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Named moments at which a test can make the broker die; they do nothing unless asked.
 
 `HEADRACE_FAILPOINT=checkpoint.renamed` kills the process (SIGKILL) at the first passage,
-`HEADRACE_FAILPOINT=checkpoint.renamed:3` at the third.
+`HEADRACE_FAILPOINT=checkpoint.renamed:3` at the third, and `...:3:STOP` stops it there (SIGSTOP).
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ NAMES = (
     "metadata.commit",
     "metadata.committed",
     "close.synced",
+    "shared.updated",
+    "shared.commit",
 )
 
-_wanted, _, _passage = os.environ.get("HEADRACE_FAILPOINT", "").partition(":")
-_left = int(_passage or 1)
+_wanted, *_more = os.environ.get("HEADRACE_FAILPOINT", "").split(":")
+_left = int(_more[0]) if _more else 1
+_signal = signal.Signals[f"SIG{_more[1]}"] if len(_more) > 1 else signal.SIGKILL
 
 
 def failpoint(name: str) -> None:
@@ -46,4 +49,4 @@ def failpoint(name: str) -> None:
     if _wanted == name:
         _left -= 1
         if _left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), _signal)

@@ -101,3 +101,42 @@ def test_a_restarted_node_reads_the_shard_from_the_database(shared: Nodes) -> No
     wait_for(lambda: "ready after" in first.log().split("takes the shard over")[-1], timeout=60)
     shared.active()
     assert consume_all(shared) == list(range(20))
+
+
+def test_an_owner_stopped_inside_a_commit_does_not_keep_the_shard(shared: Nodes) -> None:
+    """Its session holds the row; the node that takes over ends the session."""
+    first, second = shared.all
+    first.start(HEADRACE_FAILPOINT="shared.commit:40:STOP")
+    shared.active()
+    second.start()
+    wait_for(lambda: "standing by" in second.log())
+    sent = 0
+    try:
+        with shared.channel() as channel:
+            channel.queue_declare("orders", durable=True)
+            channel.connection.call_later(15, channel.connection.close)
+            while sent < 1000:
+                channel.basic_publish("", "orders", str(sent).encode(), DURABLE)
+                sent += 1
+    except pika.exceptions.AMQPError:
+        pass
+    assert 0 < sent < 1000
+    wait_for(lambda: second.is_active, timeout=60)
+    first.send(signal.SIGCONT)
+    assert first.wait() == 1
+    found = consume_all(shared)
+    assert found[:sent] == list(range(sent))
+    assert len(found) <= sent + 1  # one was not confirmed
+
+
+def test_two_processes_cannot_be_one_node(shared: Nodes) -> None:
+    first, second = shared.all
+    first.start()
+    shared.active()
+    second.start()
+    wait_for(lambda: "standing by" in second.log())
+    for node in (first, second):
+        intruder = node.twin()
+        intruder.start()
+        assert intruder.wait() == 2
+        assert f"another process is node '{node.name}'" in intruder.log()

@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -118,9 +119,9 @@ class Standby:
                 logger.warning("the database of the shard does not answer: %s", fault)
         return None
 
-    def _beat(self) -> None:
+    def _beat(self, database: ShardDatabase | None = None) -> None:
         settings = self._settings
-        if not self._database.beat(
+        if not (database or self._database).beat(
             settings.node, self._process, address=settings.address, version=__version__,
             cached=self._cache.row.seq,
         ):  # fmt: skip
@@ -157,7 +158,13 @@ class Standby:
             threading.Event().wait(POLL_S)
         self._cache.remove_marker()
         writer = ShardWriter(self._database, taken, self._settings.lease)
-        return Owner(self._settings, writer, self._cache, self._leave)
+        return Owner(
+            self._settings,
+            writer,
+            self._cache,
+            beat=partial(self._beat, self._connect()),  # beside commits, which may take long
+            leave=self._leave,
+        )
 
     def _leave(self) -> None:
         try:
@@ -177,11 +184,14 @@ class Owner:
         settings: ShareSettings,
         writer: ShardWriter,
         cache: ShardCache,
+        *,
+        beat: Callable[[], None],
         leave: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._writer = writer
         self._cache = cache
+        self._beat = beat
         self._leave = leave
         self._files = SharedFiles(settings.directory, writer, cache.files)
         self._call_soon: Callable[[Callable[[], None]], object] | None = None
@@ -233,9 +243,11 @@ class Owner:
                         self._call_soon(self._loop_turned.set)
                     self._writer.renew()
                 self._note_lease(self._writer.lease.is_over(boottime()))
+                with suppress(Fault):  # commits report a database that does not answer
+                    self._beat()
             except RuntimeError:
                 return  # the loop is closed
-            except StoreError as error:
+            except (ConfigError, StoreError) as error:
                 self._notify(partial(self._on_lost, error))
                 return
 

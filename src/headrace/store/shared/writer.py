@@ -48,7 +48,8 @@ class ShardWriter:
         self._size = 0
         self._generation = 0
         self._committing = threading.Lock()
-        self._lost: ShardLost | None = None
+        # Once a commit has failed for good: bytes of others were in it, so all that flush fail.
+        self._failure: StoreError | None = None
         self._stopping = threading.Event()
         self.on_full: Callable[[bool], None] = lambda is_full: None
         self._is_full = False
@@ -90,6 +91,8 @@ class ShardWriter:
                 self._committing.release()
 
     def _commit_pending(self) -> bool:
+        if self._failure is not None:
+            raise self._failure
         with self._lock:
             changes, self._pending, self._size = self._pending, [], 0
         for part in divided(joined(changes)):
@@ -103,15 +106,13 @@ class ShardWriter:
     def release(self) -> None:
         """The last commit was made: hand the shard over."""
         with self._committing:
-            if self._lost is None:
+            if self._failure is None:
                 try:
                     self._database.release(self._done)
                 except Fault as fault:
                     logger.warning("a standby waits for the lease: cannot hand over: %s", fault)
 
     def _commit(self, changes: Sequence[Change]) -> None:
-        if self._lost is not None:
-            raise self._lost
         is_unknown = False  # whether the last attempt was made
         for pause in _PAUSES.pauses():
             sent = boottime()
@@ -126,7 +127,8 @@ class ShardWriter:
                 is_unknown = is_unknown or fault.kind is not FaultKind.AGAIN
                 self._set_full(fault.code in FULL)
                 if self._stopping.is_set():
-                    raise StoreError(f"cannot commit to the database: {fault}") from fault
+                    self._failure = StoreError(f"cannot commit to the database: {fault}")
+                    raise self._failure from fault
                 logger.log(
                     logging.DEBUG if fault.kind is FaultKind.AGAIN else logging.WARNING,
                     "the commit is repeated: %s", fault,
@@ -145,15 +147,15 @@ class ShardWriter:
         start = self._database.start_of(self._done.epoch + 1)
         outcome = judge_commit(row, self._done, start)
         if outcome is CommitOutcome.FENCED:
-            self._lost = ShardLost("another node has taken the shard over")
-            raise self._lost
+            self._failure = ShardLost("another node has taken the shard over")
+            raise self._failure
         if outcome is CommitOutcome.WENT_BACK:
             logger.critical(
                 "the database lost commits: it is at %s, this node had committed %s. The data "
                 "directory of this node has everything; nothing more is stored", row, self._done,
             )  # fmt: skip
-            self._lost = ShardLost("the database went back in time")
-            raise self._lost
+            self._failure = ShardLost("the database went back in time")
+            raise self._failure
         return outcome is CommitOutcome.DONE
 
     def _set_full(self, is_full: bool) -> None:
