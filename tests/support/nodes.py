@@ -89,7 +89,13 @@ class Nodes:
     @contextmanager
     def channel(self) -> Iterator[BlockingChannel]:
         """On whichever node is active, with confirms."""
-        hosts = [pika.ConnectionParameters("127.0.0.1", node.amqp) for node in self.all]
+        hosts = [
+            pika.ConnectionParameters(
+                "127.0.0.1", node.amqp, heartbeat=4, blocked_connection_timeout=20,
+                socket_timeout=3, stack_timeout=6,
+            )
+            for node in self.all
+        ]  # fmt: skip
         connection = pika.BlockingConnection(hosts)
         try:
             channel = connection.channel()

@@ -16,6 +16,7 @@ from headrace.model.shard_ownership import ShardRow, snapshot_is_complete, taken
 from headrace.store.failpoints import failpoint
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault, FaultKind
+from headrace.store.sql.hosts import HostList
 from headrace.store.sql.url import MySqlSettings
 
 T = TypeVar("T")
@@ -103,6 +104,7 @@ class ShardDatabase:
         self._settings = replace(settings, connect_timeout=CONNECT_S, timeout=STATEMENT_S)
         self._shard = shard
         self._lease = lease
+        self._hosts = HostList(self._settings)
         self._connection: DbConnection | None = None
 
     def close(self) -> None:
@@ -118,21 +120,20 @@ class ShardDatabase:
         try:
             yield self._connection
         except Fault as fault:
-            if fault.kind is not FaultKind.AGAIN:  # perhaps another host knows better
+            if fault.kind is not FaultKind.AGAIN and self._connection is not None:
+                self._hosts.leave(self._connection.host)
                 self.close()
             raise
 
     def _open(self) -> DbConnection:
-        session = DbConnection(self._settings, LOCK_WAIT_S)
+        session = self._hosts.connect(self._settings, LOCK_WAIT_S)
         # A node that hangs between update and commit must not keep the row locked for hours.
         seconds = max(1, int(self._lease))
         for setting in (
             f"wait_timeout={seconds}",
             f"idle_write_transaction_timeout={seconds}",
-            "binlog_row_image=MINIMAL",
-            "binlog_annotate_row_events=OFF",
         ):
-            with suppress(Fault):  # some servers do not know it, some do not permit it
+            with suppress(Fault):  # MySQL does not know the second
                 session.run(f"SET SESSION {setting}")
         return session
 
