@@ -368,7 +368,7 @@ def test_offsets_survive_in_both_dialects(offsets: dict[MessageQueue, int]) -> N
     )
 )
 def test_progress_survives(progress: dict[MessageQueue, statistics.QueueProgress]) -> None:
-    body = statistics.consume_stats_body(progress, 1.5)
+    body = statistics.GroupProgress(progress, 1.5).text().encode()
 
     assert take_consume_stats(body) == (progress, 1.5)
 

@@ -45,6 +45,11 @@ class Alarms:
         self._is_blind = False
         self._received = 0
 
+    def disk_used(self) -> float:
+        """The used share of the file system with the data directory, from 0 to 1."""
+        stat = os.statvfs(self._directory)
+        return 1 - stat.f_bavail / max(stat.f_blocks, 1)
+
     def note_received(self, size: int) -> None:
         """So many bytes came from clients."""
         self._received += size

@@ -126,6 +126,10 @@ def locks(case: Case) -> bytes:
     return LockRequest(GROUP, "me", (case.queue,)).encode()
 
 
+def group_body(case: Case) -> bytes:
+    return json_bytes({"topic": case.topic, "consumerGroup": GROUP, "clientId": "me"})
+
+
 C = RequestCode
 READING: dict[RequestCode, Act] = {
     C.PULL_MESSAGE: lambda c: c.link.ask(PullMessage(GROUP, c.topic, 0, 0, 1, 4)),
@@ -143,6 +147,7 @@ READING: dict[RequestCode, Act] = {
     C.CONSUMER_SEND_MSG_BACK: lambda c: c.link.ask(SendBack(c.physical, GROUP, 1)),
     C.HEART_BEAT: lambda c: c.link.call(C.HEART_BEAT, body=c.beat()),
     C.LOCK_BATCH_MQ: lambda c: c.link.call(C.LOCK_BATCH_MQ, body=locks(c)),
+    C.QUERY_ASSIGNMENT: lambda c: c.link.call(C.QUERY_ASSIGNMENT, body=group_body(c)),
     C.GET_TOPIC_CONFIG: lambda c: c.link.call(C.GET_TOPIC_CONFIG, {"topic": c.topic}),
     C.GET_TOPIC_STATS_INFO: lambda c: c.link.call(C.GET_TOPIC_STATS_INFO, {"topic": c.topic}),
     C.QUERY_TOPIC_CONSUME_BY_WHO: lambda c: c.link.call(
@@ -179,6 +184,8 @@ FREE: dict[RequestCode, Act] = {
     ),
 }
 WATCHED: dict[RequestCode, Act] = {
+    C.GET_BROKER_CONFIG: lambda c: c.link.call(C.GET_BROKER_CONFIG),
+    C.GET_BROKER_CONSUME_STATS: lambda c: c.link.call(C.GET_BROKER_CONSUME_STATS),
     C.GET_BROKER_RUNTIME_INFO: lambda c: c.link.call(C.GET_BROKER_RUNTIME_INFO),
     C.VIEW_BROKER_STATS_DATA: lambda c: c.link.ask(ViewStats("TOPIC_PUT_NUMS", c.topic)),
     C.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lambda c: c.link.call(C.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -266,6 +273,12 @@ RULES: dict[str, Rule[RequestCode, Case]] = {
         C.CONSUME_MESSAGE_DIRECTLY,
         lambda c: c.link.ask(ConsumeDirectly(GROUP, "nobody", offset_id(NOWHERE, c.physical))),
         on_topic("read"),
+        tags=ADMIN,
+    ),
+    "SET_MESSAGE_REQUEST_MODE": Rule(
+        C.SET_MESSAGE_REQUEST_MODE,
+        lambda c: c.link.call(C.SET_MESSAGE_REQUEST_MODE, body=group_body(c)),
+        on_topic("configure"),
         tags=ADMIN,
     ),
     "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP": Rule(

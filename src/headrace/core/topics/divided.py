@@ -21,7 +21,8 @@ def groups_of(topic: LogTopic, members_of: MembersOf) -> list[GroupInfo]:
 
 
 def lag_of(topic: LogTopic, offsets: Mapping[Partition, int]) -> tuple[PriorityLag, ...]:
-    """One per priority; queues of which the group has said nothing are not counted."""
+    """One per priority. A queue without an offset counts from its first message, as a new group
+    that consumes everything does."""
     return tuple(_priority_lag(topic, priority, offsets) for priority in BY_URGENCY)
 
 
@@ -30,11 +31,10 @@ def _priority_lag(
 ) -> PriorityLag:
     position = end = 0
     times: list[int] = []
-    for partition, offset in offsets.items():
+    for partition, bound in topic.bounds().items():
         if partition.priority != priority:
             continue
-        bound = topic.bound(partition)
-        at = min(max(offset, bound.first), bound.end)
+        at = min(max(offsets.get(partition, 0), bound.first), bound.end)
         position += at
         end += bound.end
         time = topic.time_at(partition, at) if at < bound.end else None

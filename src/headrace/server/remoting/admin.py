@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound, PreconditionFailed
-from headrace.server.remoting.message_mapping import queue_id_of, read_queues
-from headrace.server.remoting.topics import MAX_QUEUES
+from headrace.server.remoting.group_settings import known_groups
+from headrace.server.remoting.message_mapping import (
+    MAX_DELAY_MS,
+    partition_of,
+    queue_id_of,
+    read_queues,
+)
+from headrace.server.remoting.statistics import GOT
+from headrace.server.remoting.topics import MAX_QUEUES, TEMPLATE_QUEUES
 from headrace.wire.remoting import names
-from headrace.wire.remoting.codes import Perm, RequestCode, ResponseCode
+from headrace.wire.remoting.codes import LEVELS, Perm, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.admin import (
     SINGLE_TAG,
@@ -24,10 +31,11 @@ from headrace.wire.remoting.headers.admin import (
 from headrace.wire.remoting.headers.route import topic_list_body
 from headrace.wire.remoting.headers.statistics import (
     ClientConnection,
+    GroupProgress,
     QueueProgress,
     QueueStats,
+    broker_consume_stats_body,
     connections_body,
-    consume_stats_body,
     topic_stats_body,
 )
 from headrace.wire.remoting.json_values import json_bytes
@@ -159,20 +167,71 @@ def _topic_stats(state: RemotingState, session: Session, request: Command) -> No
 # -- groups --------------------------------------------------------------------------------------
 
 
+def _progress(
+    state: RemotingState, session: Session, group: str, wanted: str | None = None
+) -> GroupProgress:
+    """How far a group is in the topics that it has offsets in or subscribes to."""
+    found: dict[MessageQueue, QueueProgress] = {}
+    rate = 0.0
+    members = state.members.groups.get(group)
+    subscribed = set(members.subscriptions) if members is not None else set()
+    for name, topic in state.topics.by_name.items():
+        offsets = topic.assigned.groups().get(group)
+        if wanted not in (None, "", name) or (offsets is None and name not in subscribed):
+            continue
+        if not session.user.allows("/", "read", f"topic.{name}"):
+            continue
+        rate += state.rates.rate(GOT, f"{name}@{group}", state.wall_ms())
+        for queue_id in range(read_queues(topic)):
+            track = partition_of(topic, queue_id)
+            first, end = topic.bound(track)
+            offset = (offsets or {}).get(track, first)  # everything, as a new group begins
+            time = topic.time_at(track, offset - 1) if offset > 0 else None
+            pulled = max(state.pull_offsets.get(group, name, queue_id), offset)
+            found[_queue(state, topic, queue_id)] = QueueProgress(end, offset, pulled, time or 0)
+    return GroupProgress(found, rate)
+
+
 def _consume_stats(state: RemotingState, session: Session, request: Command) -> None:
     header = GetConsumeStats.take(request.ext)
-    found: dict[MessageQueue, QueueProgress] = {}
-    topics = state.topics.by_name
-    for name in [header.topic] if header.topic else list(topics):
-        topic = topics.get(name)
-        if topic is None or not session.user.allows("/", "read", f"topic.{name}"):
-            continue
-        for track, offset in topic.assigned.groups().get(header.consumer_group, {}).items():
-            queue = _queue(state, topic, queue_id_of(topic, track))
-            _, end = topic.bound(track)
-            time = topic.time_at(track, offset - 1) if offset > 0 else None
-            found[queue] = QueueProgress(end, offset, offset, time or 0)
-    session.respond(request, body=consume_stats_body(found))
+    progress = _progress(state, session, header.consumer_group, header.topic)
+    session.respond(request, body=progress.text().encode("ascii"))
+
+
+def _broker_consume_stats(state: RemotingState, session: Session, request: Command) -> None:
+    groups = {name: _progress(state, session, name) for name in known_groups(state)}
+    if request.ext.get("isOrder") == "true":
+        groups = {
+            name: one
+            for name, one in groups.items()
+            if state.group_settings.get(name).consume_message_orderly
+        }
+    body = broker_consume_stats_body(groups, str(session.store_host))
+    session.respond(request, body=body)
+
+
+def _broker_config(state: RemotingState, session: Session, request: Command) -> None:
+    """The settings that RocketMQ knows, under its names. They cannot be changed from here."""
+    settings = state.settings
+    shown = {
+        "autoCreateTopicEnable": str(settings.auto_create).lower(),
+        "brokerClusterName": settings.cluster,
+        "brokerIP1": session.store_host.address,
+        "brokerId": 0,
+        "brokerName": settings.broker_name,
+        "defaultTopicQueueNums": TEMPLATE_QUEUES,
+        "enablePropertyFilter": "true",
+        "flushDiskType": "SYNC_FLUSH",
+        "listenPort": settings.port,
+        "maxMessageSize": settings.max_message,
+        "maxTransferCountOnMessageInMemory": settings.pull_limit,
+        "messageDelayLevel": " ".join(f"{seconds}s" for seconds in LEVELS),
+        "timerMaxDelaySec": MAX_DELAY_MS // 1000,
+        "timerWheelEnable": "true",
+    }
+    text = "".join(f"{name}={value}\n" for name, value in shown.items())
+    version = json_bytes({"counter": 0, "stateVersion": 0, "timestamp": state.started_ms})
+    session.respond(request, ext={"version": version.decode()}, body=text.encode())
 
 
 def _connection(member: Member[Session]) -> ClientConnection:
@@ -236,6 +295,8 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_TOPIC_CONFIG: _one_topic,
     RequestCode.GET_TOPIC_STATS_INFO: _topic_stats,
     RequestCode.GET_CONSUME_STATS: _consume_stats,
+    RequestCode.GET_BROKER_CONSUME_STATS: _broker_consume_stats,
+    RequestCode.GET_BROKER_CONFIG: _broker_config,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: _consumers,
     RequestCode.GET_PRODUCER_CONNECTION_LIST: _producers,
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _groups_of_topic,

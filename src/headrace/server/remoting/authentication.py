@@ -28,11 +28,14 @@ ADMINISTRATION = frozenset(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
         RequestCode.CLONE_GROUP_OFFSET,
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
     }
 )
 # Requests that report about other clients.
 WATCHING = frozenset(
     {
+        RequestCode.GET_BROKER_CONFIG,
+        RequestCode.GET_BROKER_CONSUME_STATS,
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.VIEW_BROKER_STATS_DATA,
         RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,

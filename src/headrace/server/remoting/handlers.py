@@ -20,9 +20,11 @@ from headrace.server.remoting import (
 from headrace.server.remoting.authentication import check_standing, identify
 from headrace.server.remoting.session import RemotingSettings, Session
 from headrace.server.remoting.state import Handler, RemotingState
+from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.send import SEND_CODES
 
+_CODES = frozenset(RequestCode)
 BODY_MAX = 1 << 16  # bytes of JSON, which is decoded on the loop
 
 HANDLERS: dict[int, Handler] = {
@@ -40,6 +42,10 @@ HANDLERS: dict[int, Handler] = {
 }
 
 
+def _named(code: int) -> str:
+    return f" ({RequestCode(code).name})" if code in _CODES else ""
+
+
 class RequestHandlers:
     """Serves the requests of all sessions: who asks, whether that is allowed, the handler."""
 
@@ -54,7 +60,7 @@ class RequestHandlers:
         code, size = request.code, len(request.body)
         handler = HANDLERS.get(code)
         if handler is None:
-            raise Unsupported(f"request code {code} is not supported")
+            raise Unsupported(f"request code {code}{_named(code)} is not supported")
         check_standing(session, code)
         if size > BODY_MAX and code not in SEND_CODES:  # those carry messages
             raise PreconditionFailed(f"a body of {size} bytes; {BODY_MAX} are allowed")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.core.access.user import User
 from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.core.topics.exchange_bridge import topic_exchange_name
-from headrace.errors import BrokerError, FatalError, InternalError
+from headrace.errors import BrokerError, FatalError, InternalError, LoginRefused
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import CLOSE_SECONDS, BaseSession
@@ -71,7 +71,8 @@ class Session(BaseSession):
 
     protocol = "RocketMQ"
     __slots__ = (
-        "_opaques", "_server", "_waiting", "ahead", "born_host", "is_signed", "reader", "store_host"
+        "_opaques", "_server", "_waiting", "ahead", "born_host", "is_signed", "reader",
+        "refused_logins", "store_host"
     )  # fmt: skip
 
     def __init__(self, server: RequestServer, transport: ServerTransport) -> None:
@@ -89,6 +90,7 @@ class Session(BaseSession):
         self.reader = Reader(min(settings.max_message + FRAME_SPARE, settings.frame_max))
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the log, response)
         self._opaques = count(1)
+        self.refused_logins: set[str] = set()
         self.ahead: set[str] = set()  # topics pulled from behind their end: logged once
 
     # -- input ----------------------------------------------------------------------------------
@@ -191,7 +193,12 @@ class Session(BaseSession):
 
     def refuse(self, request: Command, error: BrokerError) -> None:
         """Respond with an error; the connection stays open."""
-        if isinstance(error, InternalError) or not request.is_oneway:
+        reasons = self.refused_logins
+        if isinstance(error, LoginRefused) and str(error) not in reasons and len(reasons) < 10:
+            # Clients hide the reason. Each is logged once: they repeat the same request.
+            reasons.add(str(error))
+            logger.info("%s: request %d refused: %s", self.transport.name, request.code, error)
+        elif isinstance(error, InternalError) or not request.is_oneway:
             logger.debug("%s: request %d refused: %s", self.transport.name, request.code, error)
         self.respond(request, code_of(error), remark=str(error))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import __version__
@@ -43,21 +44,32 @@ class RateCounters:
         if counts is None:
             if len(self._counts) >= MAX_KEYS:
                 return
-            counts = self._counts[kind, key] = deque(maxlen=DAY)
+            counts = self._counts[kind, key] = deque(maxlen=2 * DAY)
         if counts and counts[-1][0] == minute:
             counts[-1][1] += amount
         else:
             counts.append([minute, amount])
 
-    def rates(self, kind: str, minute: int) -> tuple[float, float]:
-        """Per second, of everything of a kind: the last full minute, the last ten."""
-        one = ten = 0
-        for (which, _), counts in self._counts.items():
-            if which == kind:
-                recent = [(minute - at, amount) for at, amount in counts]
-                one += sum(amount for age, amount in recent if age == 1)
-                ten += sum(amount for age, amount in recent if 1 <= age <= 10)
-        return one / 60, ten / 600
+    def rate(self, kind: str, key: str, now_ms: int) -> float:
+        """Per second, of about the last minute: all of this one, and a share of the one before."""
+        minute, rest = divmod(now_ms, 60_000)
+        last = list(self._counts.get((kind, key), ()))[-2:]
+        counts = {at: amount for at, amount in last}
+        return (counts.get(minute, 0) + counts.get(minute - 1, 0) * (1 - rest / 60_000)) / 60
+
+    def rates(self, kind: str, now_ms: int) -> tuple[float, float]:
+        """Per second, of everything of a kind: about the last minute, the last ten."""
+        keys = [key for which, key in self._counts if which == kind]
+        one = sum(self.rate(kind, key, now_ms) for key in keys)
+        return one, self._sum(kind, keys, range(now_ms // 60_000 - 10, now_ms // 60_000)) / 600
+
+    def total(self, kind: str, minutes: range) -> int:
+        """Of everything of a kind, in these minutes as far as they are kept."""
+        return self._sum(kind, [key for which, key in self._counts if which == kind], minutes)
+
+    def _sum(self, kind: str, keys: list[str], minutes: range) -> int:
+        counts = (pair for key in keys for pair in self._counts[kind, key])
+        return sum(amount for minute, amount in counts if minute in minutes)
 
     def sums(self, kind: str, key: str, minute: int) -> RateSums | None:
         """None when nothing was ever counted under this name."""
@@ -77,13 +89,33 @@ def _runtime(state: RemotingState, session: Session, request: Command) -> None:
     bounds = [bound for topic in topics for bound in topic.bounds().values()]
     messages = sum(end for _, end in bounds)
     kept = sum(end - first for first, end in bounds)
+    times = [
+        time
+        for topic in topics
+        for track, (first, end) in topic.bounds().items()
+        if first < end and (time := topic.time_at(track, first)) is not None
+    ]
     shown = {
+        "brokerActive": "true",
+        "earliestMessageTimeStamp": min(times, default=state.wall_ms()),
+        **_day_totals(state, "msgPutTotal", PUT, messages),
+        **_day_totals(state, "msgGetTotal", GOT, state.delivered_total),
+        "timerCongestNum": len(state.timed_messages),
+        "timerReadBehind": 0,
+        "timerOffsetBehind": 0,
+        "timerEnqueueTps": 0.0,
+        "timerDequeueTps": 0.0,
+        "ackThreadPoolQueueSize": 0,
+        "ackThreadPoolQueueHeadWaitTimeMills": 0,
+        "queryThreadPoolQueueSize": 0,
+        "queryThreadPoolQueueHeadWaitTimeMills": 0,
+        "EndTransactionQueueSize": 0,
+        "dispatchBehindBytes": 0,
+        "commitLogDiskRatio": f"{session.broker.alarms.disk_used():.4f}",
         "brokerVersionDesc": f"Headrace {__version__}",
         "brokerVersion": VERSION,
         "bootTimestamp": state.started_ms,
         "runtime": f"[ {(state.wall_ms() - state.started_ms) // 1000} seconds ]",
-        "msgPutTotalTodayNow": messages,
-        "msgGetTotalTodayNow": state.delivered_total,
         "messagesKept": kept,
         "topicCount": len(topics),
         "consumerGroupCount": len(state.members.groups),
@@ -104,9 +136,23 @@ def _runtime(state: RemotingState, session: Session, request: Command) -> None:
     )
 
 
+def _day_totals(state: RemotingState, name: str, kind: str, total: int) -> dict[str, int]:
+    """Totals now, this morning and yesterday morning; days are counted since the start."""
+    minute = state.wall_ms() // 60_000
+    now = datetime.fromtimestamp(state.wall_ms() / 1000)
+    morning = minute - (now.hour * 60 + now.minute)
+    today = state.rates.total(kind, range(morning, minute + 1))
+    yesterday = state.rates.total(kind, range(morning - DAY, morning))
+    return {
+        f"{name}TodayNow": total,
+        f"{name}TodayMorning": total - today,
+        f"{name}YesterdayMorning": total - today - yesterday,
+    }
+
+
 def _rates(state: RemotingState, kind: str) -> str:
     """Three numbers, as consoles read them: now, of a minute, of ten."""
-    one, ten = state.rates.rates(kind, state.wall_ms() // 60_000)
+    one, ten = state.rates.rates(kind, state.wall_ms())
     return f"{one:.3f} {one:.3f} {ten:.3f}"
 
 

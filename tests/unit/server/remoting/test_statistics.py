@@ -38,5 +38,6 @@ def test_rates_are_of_everything_of_a_kind() -> None:
         meters.add("puts", f"t{minute}", amount, minute)
     meters.add("others", "t", 5, 10)
 
-    assert meters.rates("puts", 11) == (1.0, 1.1)
-    assert meters.rates("none", 11) == (0.0, 0.0)
+    assert meters.rates("puts", 12 * 60_000) == (1000 / 60, 1060 / 600)
+    assert meters.rates("puts", 11 * 60_000 + 30_000) == ((1000 + 30) / 60, 1.1)
+    assert meters.rates("none", 11 * 60_000) == (0.0, 0.0)

@@ -34,6 +34,7 @@ REQUESTS: dict[type[Header], RequestCode] = {
     route.GetRouteInfo: RequestCode.GET_ROUTEINFO_BY_TOPIC,
     send.SendMessage: RequestCode.SEND_MESSAGE,
     send.SendBack: RequestCode.CONSUMER_SEND_MSG_BACK,
+    send.RecallMessage: RequestCode.RECALL_MESSAGE,
     send.PushReply: RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
     send.EndTransaction: RequestCode.END_TRANSACTION,
     send.CheckTransaction: RequestCode.CHECK_TRANSACTION_STATE,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.headers.fields import Header, named
 from headrace.wire.remoting.headers.pull import TAG
 from headrace.wire.remoting.json_maps import JsonBody, JsonMap, enumerated, listed, special
-from headrace.wire.remoting.json_values import items, table, text
+from headrace.wire.remoting.json_values import items, json_bytes, table, text
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 class UnregisterClient(Header, code=RequestCode.UNREGISTER_CLIENT):
@@ -47,6 +49,9 @@ class ConsumeDirectly(Header, code=RequestCode.CONSUME_MESSAGE_DIRECTLY):
     msg_id: str | None = None
     broker_name: str | None = None
     topic: str | None = None
+
+
+PULL_MODE = "PULL"
 
 
 class ConsumeType(IntEnum):
@@ -120,6 +125,30 @@ class Heartbeat(JsonBody):
     consumer_groups: tuple[ConsumerGroup, ...] = listed("consumerDataSet", ConsumerGroup, ())
     fingerprint: int = named("heartbeatFingerprint", 0)
     without_subscriptions: bool = named("withoutSub", False)  # those of before hold
+
+
+class AssignmentQuery(JsonBody):
+    """The body of QUERY_ASSIGNMENT: which queues of a topic belong to a member?"""
+
+    topic: str
+    consumer_group: str
+    client_id: str
+    strategy: str = named("strategyName", "AVG")
+    model: ConsumeModel = enumerated("messageModel", ConsumeModel.CLUSTERING)
+
+
+def assignments_body(queues: Iterable[MessageQueue]) -> bytes:
+    """The answer: queues to pull from."""
+    found = [{"messageQueue": queue.as_map(), "mode": PULL_MODE} for queue in queues]
+    return json_bytes({"messageQueueAssignments": found})
+
+
+class RequestMode(JsonBody):
+    """The body of SET_MESSAGE_REQUEST_MODE: whether a group pulls or pops."""
+
+    topic: str
+    consumer_group: str
+    mode: str = PULL_MODE
 
 
 class ClientCheck(JsonBody):

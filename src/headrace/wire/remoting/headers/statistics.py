@@ -50,11 +50,28 @@ class QueueProgress(JsonMap, name="offsetTable"):
         return self.broker_offset - self.consumer_offset
 
 
-def consume_stats_body(progress: Mapping[MessageQueue, QueueProgress], rate: float = 0.0) -> bytes:
-    """The answer to GET_CONSUME_STATS."""
-    pairs = [(queue.as_map(), one.as_map()) for queue, one in progress.items()]
-    body = f'{{"consumeTps":{dumps(rate)},"offsetTable":{object_keyed(pairs)}}}'
-    return body.encode("ascii")
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How far a group is in its queues, and how many messages per second it gets."""
+
+    queues: Mapping[MessageQueue, QueueProgress]
+    rate: float = 0.0
+
+    def text(self) -> str:
+        pairs = [(queue.as_map(), one.as_map()) for queue, one in self.queues.items()]
+        return f'{{"consumeTps":{dumps(self.rate)},"offsetTable":{object_keyed(pairs)}}}'
+
+
+def broker_consume_stats_body(groups: Mapping[str, GroupProgress], address: str) -> bytes:
+    """The answer to GET_BROKER_CONSUME_STATS."""
+    listed = ",".join(f"{{{dumps(name)}:[{one.text()}]}}" for name, one in groups.items())
+    every = [queue for one in groups.values() for queue in one.queues.values()]
+    lag = sum(queue.lag for queue in every)
+    inflight = sum(queue.pull_offset - queue.consumer_offset for queue in every)
+    return (
+        f'{{"brokerAddr":{dumps(address)},"consumeStatsList":[{listed}],'
+        f'"totalDiff":{lag},"totalInflightDiff":{inflight}}}'
+    ).encode("ascii")
 
 
 class ClientConnection(JsonMap, name="connection"):
