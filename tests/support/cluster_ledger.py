@@ -13,16 +13,24 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.types import ConsumerSpec, Entry, StoredMessage, TopicSpec
+from headrace.store.topics.types import (
+    ConsumerSpec,
+    Entry,
+    ReadResult,
+    StoredMessage,
+    TopicSpec,
+)
 
 TOPIC = "ledger"
 GROUP = "g"
 LEASE_MS = 1500
 Place = tuple[Priority, int]
+T = TypeVar("T")
 
 
 @dataclass
@@ -178,8 +186,13 @@ class _Member:
         self, engine: MySqlEngine, accounts: Accounts, name: str, drained: threading.Event
     ) -> None:
         self._engine, self._accounts, self._drained = engine, accounts, drained
-        self._reader = ConsumerSpec(name, GROUP, lease_ms=LEASE_MS, max_attempts=1000, min_share=20)
         self._chance = random.Random(name)
+        # Without a share for lower priorities most reads go the short way.
+        share = self._chance.choice((0, 0, 20))
+        self._reader = ConsumerSpec(
+            name, GROUP, lease_ms=LEASE_MS, max_attempts=1000, min_share=share
+        )
+        self._held: ReadResult = ReadResult()
 
     def __call__(self) -> None:
         while True:
@@ -199,7 +212,14 @@ class _Member:
 
     def _read(self) -> bool:
         engine, reader, chance = self._engine, self._reader, self._chance
-        taken = engine.read(TOPIC, reader, chance.choice((1, 5, 20)))
+        held, self._held = self._held, ReadResult()
+        limit = chance.choice((1, 5, 20))
+        if held.messages:
+            taken = self._settle(
+                held.messages, lambda: engine.commit_and_read(TOPIC, reader, held.claim, limit)
+            )
+        else:
+            taken = engine.read(TOPIC, reader, limit)
         if not taken.messages:
             time.sleep(0.02)
             return False
@@ -212,12 +232,19 @@ class _Member:
             engine.nack(TOPIC, reader, taken.claim, sorted(nacked), 0)
         if chance.random() < 0.02:
             time.sleep(LEASE_MS / 1000 + 0.2)
+        if not nacked and chance.random() < 0.5:
+            self._held = taken  # committed by the next read
+            return True
         done = [one for one in taken.messages if (one.priority, one.id) not in nacked]
+        self._settle(done, lambda: engine.commit(TOPIC, reader, taken.claim))
+        return True
+
+    def _settle(self, done: Sequence[StoredMessage], commit: Callable[[], T]) -> T:
         try:
-            engine.commit(TOPIC, reader, taken.claim)
+            result = commit()
         except EngineUnavailable as error:
             if "nothing was done" not in str(error):
                 self._accounts.settle(done, is_known=False)
             raise
         self._accounts.settle(done)
-        return True
+        return result

@@ -57,3 +57,16 @@ def test_the_spark_source_refuses_the_same_urls(url: str, text: str) -> None:
     with pytest.raises(BadOption) as caught:
         read_options({"url": url, "topic": "t"})
     assert str(caught.value).startswith(text)
+
+
+def test_a_url_with_several_hosts() -> None:
+    found = settings_of("headrace://mq1:mq2@mq1:7,mq2,[::1]/v")
+    assert (found.user, found.password, found.vhost) == ("mq1", "mq2", "v")
+    assert found.hosts == (("mq1", 7), ("mq2", 9090), ("::1", 9090))
+    assert settings_of("headraces://a,b:1").hosts == (("a", 9091), ("b", 1))
+
+
+@pytest.mark.parametrize("hosts", ["a,,b", "a,", "a:x,b"])
+def test_hosts_that_are_none(hosts: str) -> None:
+    with pytest.raises(ValueError, match="invalid host"):
+        parse_broker_url(f"headrace://{hosts}/")

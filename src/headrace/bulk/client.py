@@ -22,7 +22,7 @@ from headrace.client.errors import (
     RequestTimeout,
     error_of,
 )
-from headrace.client.settings import Settings
+from headrace.client.settings import HostRotation, Settings
 from headrace.errors import CommandInvalid
 from headrace.model.epochs import Epochs
 from headrace.model.readable_range import ReadableRange
@@ -97,7 +97,7 @@ class BulkConnection:
         except ConnectionClosed:
             self.close()
             raise ConnectionClosed(
-                f"{settings.host}:{settings.port} hung up before the login. Is that the port of "
+                f"{settings.where} hung up before the login. Is that the port of "
                 "the native protocol (9090)?"
             ) from None
         except BaseException:
@@ -106,17 +106,22 @@ class BulkConnection:
 
     def _connect(self, tls: ssl.SSLContext | None) -> socket.socket:
         settings = self._settings
-        address = (settings.host, settings.port)
-        try:
-            raw = socket.create_connection(address, settings.connect_timeout)
-        except OSError as error:
-            where = f"{settings.host}:{settings.port}"
-            raise ConnectionClosed(
-                f"no broker answers at {where}: {error}. Is `headrace serve` running there?"
-            ) from error
+        hosts = HostRotation(settings)
+        while True:
+            address = hosts.current
+            try:
+                raw = socket.create_connection(address, hosts.connect_timeout)
+                break
+            except OSError as error:
+                hosts.failed()
+                if not hosts.are_left:
+                    raise ConnectionClosed(
+                        f"no broker answers at {settings.where}: {error}. Is `headrace serve` "
+                        "running there?"
+                    ) from error
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.settimeout(settings.request_timeout)
-        return tls.wrap_socket(raw, server_hostname=settings.host) if tls is not None else raw
+        return tls.wrap_socket(raw, server_hostname=address[0]) if tls is not None else raw
 
     # -- requests -------------------------------------------------------------------------------
 

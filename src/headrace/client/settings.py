@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import ssl
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headrace.urls import parse_broker_url
+from headrace.urls import Host, format_hosts, hosts_of, parse_broker_url
 
 
 class ExchangeType(StrEnum):
@@ -36,6 +37,7 @@ class Settings:
     """Everything but the first five fields has a default that suits most programs."""
 
     host: str = "127.0.0.1"
+    """Or several, which are tried in turn: `h1:9090,h2`."""
     port: int = 9090
     user: str | None = "guest"
     """None: the one that the certificate of `tls` names; no password is sent then."""
@@ -58,6 +60,15 @@ class Settings:
     tls: bool | ssl.SSLContext = False
     """True: TLS, with the authorities that the machine trusts. A context: as it says."""
 
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        return hosts_of(self.host, self.port)
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return format_hosts(self.hosts)
+
     def tls_context(self) -> ssl.SSLContext | None:
         """None = plain."""
         if isinstance(self.tls, ssl.SSLContext):
@@ -70,6 +81,31 @@ class Settings:
         while True:
             yield delay * random.uniform(0.5, 1.0)
             delay = min(delay * 2, self.reconnect_delay_max)
+
+
+class HostRotation:
+    """The hosts of a connection: one that fails is tried again after the others."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._hosts = deque(settings.hosts)
+        self._untried = len(self._hosts)
+        self.connect_timeout = settings.connect_timeout / len(self._hosts)
+
+    @property
+    def current(self) -> Host:
+        return self._hosts[0]
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def failed(self) -> None:
+        self._hosts.rotate(-1)
+        self._untried -= 1
+
+    @property
+    def are_left(self) -> bool:
+        """Whether there is one that was never tried."""
+        return self._untried > 0
 
 
 def settings_of(url: str) -> Settings:

@@ -20,7 +20,8 @@ from threading import Condition, Lock, Thread, get_ident
 
 from headrace.client.core.connection_core import ConnectionCore, ConnectionState
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
-from headrace.client.settings import Settings
+from headrace.client.settings import HostRotation, Settings
+from headrace.urls import format_hosts
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Transport:
         self.core = ConnectionCore(settings, self._wake, self._call_later)
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._settings = settings
+        self._hosts = HostRotation(settings)
         self._tls = settings.tls_context()
         self._socket: socket.socket | TlsSocket | None = None
         self._unsent = bytearray()
@@ -132,11 +134,14 @@ class Transport:
                 core = self.core
                 if core.state is ConnectionState.READY:
                     delays = self._settings.delays()
+                else:
+                    self._hosts.failed()
                 self._disconnect()
                 core.lost(error)
+                is_next = self._hosts.are_left and isinstance(error, ConnectionClosed)
                 if self._stopping:
                     core.close()
-                elif not (self._settings.reconnect and core.was_ready):
+                elif not (self._settings.reconnect and core.was_ready) and not is_next:
                     core.close(error)
                 is_over = core.state is ConnectionState.CLOSED
             self._hand_over()
@@ -151,15 +156,14 @@ class Transport:
 
     def _one_connection(self) -> HeadraceError:
         """Connect and serve until it ends; the reason."""
-        settings = self._settings
         if self._stopping:
             return ConnectionClosed("the connection is closed")
+        address = self._hosts.current
         try:
-            address = (settings.host, settings.port)
-            plain = socket.create_connection(address, settings.connect_timeout)
-            connected = wrap(plain, self._tls, settings.host)
+            plain = socket.create_connection(address, self._hosts.connect_timeout)
+            connected = wrap(plain, self._tls, address[0])
         except OSError as error:
-            where = f"{settings.host}:{settings.port}"
+            where = format_hosts([address])
             return ConnectionClosed(f"cannot connect to {where}: {error.strerror or error}")
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

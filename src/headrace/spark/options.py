@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from headrace.spark.columns import chosen
 from headrace.spark.errors import BadOption
-from headrace.urls import PORTS, parse_broker_url, split_url
+from headrace.urls import PORTS, parse_broker_url, split_hosts
 
 DEFAULT_URL = "headrace://guest:guest@127.0.0.1:9090/"
 EARLIEST, LATEST = -2, -1
@@ -173,7 +173,7 @@ def _url(options: Mapping[str, str]) -> str:
         if scheme in PORTS:
             parse_broker_url(url)
         elif scheme == "mysql":
-            split_url(url)
+            split_hosts(url, 3306)
     except ValueError as error:
         raise BadOption(f"url: {error}") from None
     return url

@@ -72,7 +72,7 @@ def connect(factory: ConnectionFactory) -> RemoteEngine:
         connection = factory.new_connection()
     except (ConnectionClosed, RequestTimeout) as error:
         raise errors.EngineUnavailable(
-            f"no broker at {where.host}:{where.port}: {error.text}; nothing was done"
+            f"no broker at {where.where}: {error.text}; nothing was done"
         ) from error
     except HeadraceError as error:
         raise _ERRORS.get(error.code, errors.BrokerError)(error.text) from error
@@ -93,7 +93,7 @@ class RemoteEngine:
 
     def __repr__(self) -> str:
         where = self._connection.settings
-        return f"RemoteEngine({where.host}:{where.port}, vhost {where.vhost!r})"
+        return f"RemoteEngine({where.where}, vhost {where.vhost!r})"
 
     def close(self) -> None:
         self._connection.close()

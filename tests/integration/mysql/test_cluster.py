@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
+import pymysql
 import pytest
 
 from headrace.errors import NoSuchTopic, TopicConflict
@@ -17,8 +18,10 @@ from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.groups import group_rows
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
+from headrace.testing import wait_for
 from support import cluster_ledger
 from support.galera import SIZE, Galera, run_galera
+from support.mariadb import MariaDb
 
 _numbers = count(1)
 Cluster = tuple[Galera, str]
@@ -36,9 +39,18 @@ def cluster(galera: Galera) -> Iterator[Cluster]:
     name = f"cluster_{next(_numbers)}"
     galera.wait()
     galera.nodes[0].create_database(name)
+    wait_for(lambda: all(_has_database(node, name) for node in galera.nodes), timeout=30)
     yield galera, name
     with galera.nodes[0].connect(None) as connection:
         connection.cursor().execute(f"DROP DATABASE {name}")
+
+
+def _has_database(node: MariaDb, name: str) -> bool:
+    try:
+        node.connect(name).close()
+    except pymysql.MySQLError:
+        return False
+    return True
 
 
 def urls(cluster: Cluster) -> list[str]:

@@ -29,7 +29,7 @@ from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.types import ConsumerSpec
 
-connection._IDLE_IN_TRANSACTION_S = int(sys.argv[2])
+connection._IDLE_S = connection._IDLE_IN_TRANSACTION_S = int(sys.argv[2])
 lock = group_rows.lock_group
 
 def stop(*args):

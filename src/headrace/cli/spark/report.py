@@ -28,6 +28,7 @@ from headrace.cli.support.spark_session import (
     with_session,
 )
 from headrace.errors import ConfigError
+from headrace.urls import hosts_of
 
 if TYPE_CHECKING:
     from headrace.spark.reports.model import Report
@@ -97,7 +98,8 @@ def management_of(
     address: Address, url: str | None, environ: Mapping[str, str]
 ) -> ManagementClient:
     """By default the HTTP API of the same broker, with the same login."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
+    [(name, _), *_] = hosts_of(address.host, address.port)
+    host = f"[{name}]" if ":" in name else name
     chosen = url or environ.get(URL_VARIABLE)
     if chosen is not None:
         return ManagementClient(chosen, environ.get(PASSWORD_VARIABLE))

@@ -25,7 +25,7 @@ from headrace.client import (
 )
 from headrace.client.errors import ProtocolViolation
 from headrace.errors import CommandFailed, ConfigError
-from headrace.urls import SHAPE, BrokerUrl, parse_broker_url
+from headrace.urls import SHAPE, BrokerUrl, format_hosts, hosts_of, parse_broker_url
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 durable_option = click.option(
@@ -137,8 +137,7 @@ class Address:
     @property
     def where(self) -> str:
         """For messages: never with the password."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{escaped(host)}:{self.port}"
+        return escaped(format_hosts(hosts_of(self.host, self.port)))
 
 
 def find_address(

@@ -48,8 +48,7 @@ lake_option = click.option(
 def url_of(address: Address) -> str:
     """For the data source."""
     user, password = quote(address.user, safe=""), quote(address.password, safe="")
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"headrace://{user}:{password}@{host}:{address.port}/{quote(address.vhost, safe='')}"
+    return f"headrace://{user}:{password}@{address.where}/{quote(address.vhost, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)

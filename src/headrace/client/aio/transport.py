@@ -10,7 +10,8 @@ from typing import cast
 
 from headrace.client.core.connection_core import ConnectionCore, ConnectionState
 from headrace.client.errors import ConnectionClosed, HeadraceError
-from headrace.client.settings import Settings
+from headrace.client.settings import HostRotation, Settings
+from headrace.urls import format_hosts
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Transport:
         self.room = asyncio.Event()
         self.room.set()
         self._settings = settings
+        self._hosts = HostRotation(settings)
         self._tls = settings.tls_context()
         self._socket: StreamSocket | None = None
         self._woken = False
@@ -136,9 +138,12 @@ class Transport:
             error = await self._one_connection()
             if core.state is ConnectionState.READY:
                 delays = self._settings.delays()
+            else:
+                self._hosts.failed()
             self._disconnect()
             core.lost(error)
-            if not (self._settings.reconnect and core.was_ready):
+            is_next = self._hosts.are_left and isinstance(error, ConnectionClosed)
+            if not (self._settings.reconnect and core.was_ready) and not is_next:
                 core.close(error)
             self.flush()
             if core.state is ConnectionState.CLOSED:
@@ -148,18 +153,18 @@ class Transport:
             await asyncio.sleep(delay)
 
     async def _one_connection(self) -> HeadraceError:
-        settings = self._settings
+        host, port = self._hosts.current
         try:
-            async with asyncio.timeout(settings.connect_timeout):
+            async with asyncio.timeout(self._hosts.connect_timeout):
                 _, self._socket = await self.loop.create_connection(
                     lambda: StreamSocket(self),
-                    settings.host,
-                    settings.port,
+                    host,
+                    port,
                     ssl=self._tls,
-                    server_hostname=settings.host if self._tls else None,
+                    server_hostname=host if self._tls else None,
                 )
         except OSError as error:
-            where = f"{settings.host}:{settings.port}"
+            where = format_hosts([(host, port)])
             return ConnectionClosed(f"cannot connect to {where}: {error.strerror or error}")
         self.core.connected(self.loop.time())
         self.flush()
