@@ -8,11 +8,14 @@ they are killed, with the group `C` + TOPIC, and say the body of every message.
 
 from __future__ import annotations
 
+import base64
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 from support.rocketmq.apache import OLD_VERSION, VERSION, libraries
+from support.rocketmq.sql_expressions import PROPERTIES
 from support.toolchain import cache_for, compile_program, fetch, need
 
 HERE = Path(__file__).parents[2] / "interop" / "rocketmq"
@@ -27,17 +30,32 @@ def program(client: str) -> list[str]:
     return {"cpp": cpp, "go": go, "node": node}[client]()
 
 
-def java(version: str) -> list[str]:
+def filtered(expressions: list[str]) -> list[str]:
+    """The verdict of Apache's filter on each: match, no match or refused."""
+    properties = [f"{name}={value}" for name, value in PROPERTIES.items()]
+    lines = "".join(f"{base64.b64encode(one.encode()).decode()}\n" for one in expressions)
+    done = subprocess.run(
+        [*java(VERSION, "Filter"), *properties],
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    return [line[2:] for line in done.stdout.splitlines() if line.startswith("> ")]
+
+
+def java(version: str, name: str = "Scenarios") -> list[str]:
     need("javac")
     classpath = libraries(version)
-    source = HERE / "java" / "Scenarios.java"
+    source = HERE / "java" / f"{name}.java"
     target = cache_for(f"rocketmq-java-{version}", source.read_bytes())
-    if not (target / "Scenarios.class").exists():
+    if not (target / f"{name}.class").exists():
         compile_program(
             ["javac", "-nowarn", "-d", str(target), "-cp", classpath, str(source)], target
         )
     home = f"-Duser.home={target}"
-    return ["java", "-XX:TieredStopAtLevel=1", home, "-cp", f"{target}:{classpath}", "Scenarios"]
+    return ["java", "-XX:TieredStopAtLevel=1", home, "-cp", f"{target}:{classpath}", name]
 
 
 def cpp() -> list[str]:

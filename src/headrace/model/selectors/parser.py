@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
+from math import isinf
 from typing import NamedTuple
 
 from headrace.errors import SelectorError
@@ -172,8 +173,6 @@ class _SqlParser:
             return Not(among) if inverted else among
         if self._at(TokenKind.WORD, *_PARTS):
             how = self._advance().text
-            if is_condition(left):
-                raise SelectorError(f"a condition cannot be searched with {how}", start.column)
             return TextMatch(how, left, self._string(), inverted)
         raise self._wrong("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
 
@@ -211,27 +210,26 @@ class _SqlParser:
             if self._take(TokenKind.WORD, "NOT"):
                 start = self._next
                 return Not(self._condition(self._unary(), start))
-            return self._primary(_INT64_MAX)
+            return self._primary()
         finally:
             self._depth = depth
 
     def _negative(self) -> Node:
-        bare = self._next.kind is TokenKind.INTEGER  # the smallest number has no positive twin
-        inner = self._primary(_INT64_MAX + 1) if bare else self._unary()
+        inner = self._unary()
         if isinstance(inner, Constant) and type(inner.value) in (int, float):
             return Constant(-inner.value)  # type: ignore[operator]
         return Negation(inner)
 
-    def _primary(self, largest: int) -> Node:
+    def _primary(self) -> Node:
         token = self._next
         if token.kind is TokenKind.NAME and token.text.upper() != "LIKE":
             return Property(self._advance().text)
         if token.kind is TokenKind.STRING:
             return Constant(self._advance().text)
         if token.kind is TokenKind.INTEGER:
-            return Constant(self._integer(largest))
+            return Constant(self._integer())
         if token.kind is TokenKind.REAL:
-            return Constant(float(self._advance().text))
+            return Constant(self._real())
         if token.kind is TokenKind.WORD and token.text in _CONSTANTS:
             return Constant(_CONSTANTS[self._advance().text])
         if self._take(TokenKind.SIGN, "("):
@@ -240,18 +238,24 @@ class _SqlParser:
             return inner
         raise self._wrong("a value")
 
-    def _integer(self, largest: int) -> int:
+    def _integer(self) -> int:
         token = self._advance()
-        digits = token.text.lstrip("0")
-        if len(digits) > 19 or int(digits or "0") > largest:
+        if len(token.text) > 19 or int(token.text) > _INT64_MAX:
             raise SelectorError("a whole number has at most 64 bits", token.column)
-        return int(digits or "0")
+        return int(token.text)
+
+    def _real(self) -> float:
+        token = self._advance()
+        value = float(token.text)
+        if isinf(value):
+            raise SelectorError(f"{token.text:.32} is too large for a number", token.column)
+        return value
 
     # -- checks --------------------------------------------------------------------------------
 
     def _condition(self, node: Node, start: Token) -> Node:
         """A bare property is no error, only never true: its value is text."""
-        if is_condition(node) or isinstance(node, Property | Negation):
+        if is_condition(node) or isinstance(node, Property):
             return node
         raise SelectorError("a condition is wanted, not a value", start.column)
 
@@ -266,7 +270,7 @@ class _SqlParser:
             raise SelectorError(
                 f"NOT belongs to '{name}' alone; write NOT ({name} ...)", start.column
             )
-        if _truth_beside_other(left, right):
+        if _truth_before_other(left, right):
             raise SelectorError("TRUE and FALSE equal no other constant", start.column)
         return Equal(left, right)
 
@@ -281,15 +285,19 @@ def _ordered(node: Node, token: Token) -> Node:
 
 
 def _reversed(low: Node, high: Node) -> bool:
+    """Of numbers with a minus, RocketMQ does not ask."""
     if not (isinstance(low, Constant) and isinstance(high, Constant)):
         return False
-    return low.value > high.value  # type: ignore[operator]  # both are numbers
+    return low.value > high.value >= 0  # type: ignore[operator]  # both are numbers
 
 
-def _truth_beside_other(left: Node, right: Node) -> bool:
+def _truth_before_other(left: Node, right: Node) -> bool:
     if not (isinstance(left, Constant) and isinstance(right, Constant)):
         return False
-    return isinstance(left.value, bool) is not isinstance(right.value, bool)
+    value = right.value
+    if isinstance(value, int | float) and value < 0:  # as in _reversed
+        return False
+    return isinstance(left.value, bool) and not isinstance(value, bool)
 
 
 # -- tokens --------------------------------------------------------------------------------------
@@ -335,7 +343,7 @@ _PATTERN = re.compile(
     r"""
     (?P<blank>\s+ | --[^\r\n]* | /\*(?:[^*]|\*(?!/))*\*/)
     | (?P<real>\d+\.\d*(?:[eE][+-]?\d+)? | \.\d+(?:[eE][+-]?\d+)? | \d+[eE][+-]?\d+)
-    | (?P<integer>\d+)[lL]?
+    | (?P<integer>0|[1-9]\d*)[lL]?
     | (?P<name>[a-zA-Z_$][a-zA-Z0-9_$]*)
     | '(?P<string>(?:[^']|'')*)'
     | (?P<sign><>|<=|>=|[=<>(),+-])

@@ -1,7 +1,7 @@
 """Conditions on the properties of a message, in the SQL of RocketMQ.
 
 Properties are text. Beside a number they are read as a number of its kind; two texts have an order
-only as numbers; beside TRUE and FALSE they are true when they say so. What cannot be read makes
+only as numbers; before TRUE and FALSE they are true when they say so. What cannot be read makes
 the whole condition fail. What is missing is not known, and what is not known is not chosen.
 """
 
@@ -39,8 +39,8 @@ _REAL = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?\s*\Z"
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-class NotANumber(Exception):
-    """A property that is no number where one is needed; the message is not chosen."""
+class NotComparable(Exception):
+    """A text that is no number where one is needed, or beside TRUE; the message is not chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SqlSelector:
         """Whether the condition is true, and not merely not false."""
         try:
             return self._evaluate(properties) is True
-        except NotANumber:
+        except NotComparable:
             return False
 
 
@@ -146,10 +146,12 @@ def _equal(node: Equal) -> Evaluate:
 
     def evaluate(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
-        if one is None or other is None:
-            return None
         if type(one) is type(other):
             return bool(one == other)
+        if one is None or other is None:
+            return None if one is None else False  # as RocketMQ: it is not symmetrical
+        if type(one) is bool and type(other) is str:
+            raise NotComparable(other)
         one, other = _alike(one, other)
         return bool(type(one) is type(other) and one == other)
 
@@ -190,17 +192,17 @@ def _read(text: str, beside: Value) -> Value:
 
 def _as_whole(text: str) -> int:
     if not _WHOLE(text):
-        raise NotANumber(text)
+        raise NotComparable(text)
     value = int(text)
     if not -(1 << 63) <= value < 1 << 63:
-        raise NotANumber(text)
+        raise NotComparable(text)
     return value
 
 
 def _as_real(text: str) -> float:
     found = _REAL(text)
     if found is None:
-        raise NotANumber(text)
+        raise NotComparable(text)
     return float(found[1])
 
 
