@@ -69,7 +69,7 @@ docs: setup ## write the pages of docs/ that come from the code
 
 site: setup ## build the documentation site into build/site, without network access
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "site: build/site/index.html"
+	@echo "site: build/site; python3 -m http.server -d build/site serves it on port 8000"
 
 pictures: setup console ## make the pictures of README and docs from a running broker
 	@PYTHONPATH=scripts $(BIN)/python -m pictures $(ARGS)

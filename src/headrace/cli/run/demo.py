@@ -11,6 +11,12 @@ import click
 from headrace import __version__
 
 _FAILED = 1
+_NEXT = """
+Next:
+   headrace serve                   run a broker; its page is http://127.0.0.1:15672/
+   headrace demo --keep             this demo, with the broker left running
+   docs/getting-started.md          first messages from your own program
+   docs/migrate-from-rabbitmq.md    take over definitions from RabbitMQ"""
 
 
 @click.command()
@@ -42,24 +48,27 @@ def _run(*, keep: bool, quick: bool) -> int:
     stays = False
     try:
         ready = f"ready after {time.monotonic() - begun:.2f} s: {broker.url}"
-        click.echo(f"Headrace {__version__}: the day of a small order shop")
+        click.echo(f"Headrace {__version__}: what the broker does, shown with a small order shop.")
+        click.echo("Each line with a check mark is a claim that was tested just now.")
         click.echo(f"   broker {ready}")
-        click.echo(f"   our own protocol:         {broker.native_url}")
-        click.echo(f"   RocketMQ's name server:   {broker.namesrv_addr}")
-        click.echo(f"   the page:                 {broker.page_url}")
+        click.echo(f"   native protocol:          {broker.native_url}")
+        click.echo(f"   RocketMQ name server:     {broker.namesrv_addr}")
+        click.echo(f"   management page:          {broker.page_url}")
         run_chapters(output, broker, quick=quick)
         stays = keep
     finally:
         clean = stays or broker.stop()
     if not keep:
-        output.heading("The end of the day")
-        output.check("the broker stopped when it was asked to", clean)
+        output.heading("Shutdown")
+        output.check("the broker stopped with exit status 0", clean)
     output.end(time.monotonic() - begun)
     if stays:
         click.echo(f"The broker is still running: {broker.url}")
         click.echo(f"Its page: {broker.page_url} (user guest, password guest)")
         click.echo(f"Look at it: headrace queue list --url {broker.native_url}")
         click.echo(f"Stop it with: kill {broker.pid}   (its files: {broker.directory})")
+    else:
+        click.echo(_NEXT)
     return _FAILED if output.failures else 0
 
 

@@ -41,7 +41,7 @@ class _Publisher(threading.Thread):
 
 
 def crash(output: DemoOutput, broker: DemoBroker) -> None:
-    """The broker is killed with -9, and nothing is lost"""
+    """The broker is killed with SIGKILL, and nothing is lost"""
     output.remark("A publisher keeps a ledger of what was confirmed while the broker is killed.")
     with Clients(broker.url) as clients:
         clients.connect().queue(QUEUE)

@@ -26,7 +26,7 @@ class _Answer(NamedTuple):
 
 
 def page(output: DemoOutput, broker: DemoBroker) -> None:
-    """The page shows what is there"""
+    """The management page and the API"""
     found = _get(broker, "")
     parts = _PARTS.findall(found.text)
     if not parts:

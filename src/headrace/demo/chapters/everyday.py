@@ -7,7 +7,7 @@ from headrace.demo.output import DemoOutput
 
 
 def routing(output: DemoOutput, clients: Clients) -> None:
-    """Orders find their way"""
+    """Routing: a topic exchange and two bindings"""
     shop = clients.connect()
     shop.channel.exchange_declare("orders", "topic", durable=True)
     for queue, pattern in (("europe", "orders.eu.*"), ("ledger", "orders.#")):
@@ -25,7 +25,7 @@ def routing(output: DemoOutput, clients: Clients) -> None:
 
 
 def fair_sharing(output: DemoOutput, clients: Clients) -> None:
-    """Three workers take turns"""
+    """Work queue: three consumers share the messages"""
     output.remark("Anna, Ben and Clara pack. The one with room gets the next order.")
     shop = clients.connect()
     queue = shop.queue("packing")
@@ -46,7 +46,7 @@ def fair_sharing(output: DemoOutput, clients: Clients) -> None:
 
 
 def slow_worker(output: DemoOutput, clients: Clients) -> None:
-    """A slow worker does not hold up the others"""
+    """Prefetch: a slow consumer does not delay the others"""
     output.remark("One of two wrappers takes a parcel and never finishes it.")
     shop, slow, quick = clients.connect(), clients.connect(), clients.connect()
     queue = shop.queue("wrapping")
@@ -63,7 +63,7 @@ def slow_worker(output: DemoOutput, clients: Clients) -> None:
 
 
 def confirms(output: DemoOutput, clients: Clients) -> None:
-    """The broker confirms, and returns what is unroutable"""
+    """Confirms and returns"""
     output.remark("Invoices must not get lost, so the shop asks for an answer to each.")
     shop = clients.connect()
     queue = shop.queue("invoices")
@@ -77,7 +77,7 @@ def confirms(output: DemoOutput, clients: Clients) -> None:
 
 
 def priorities(output: DemoOutput, clients: Clients) -> None:
-    """Express orders go first"""
+    """Priorities"""
     output.remark("Four orders come in at once: a letter, a parcel, flowers and a card.")
     shop = clients.connect()
     queue = shop.queue("express", {"x-max-priority": 9})
@@ -92,7 +92,7 @@ def priorities(output: DemoOutput, clients: Clients) -> None:
 
 
 def answers(output: DemoOutput, clients: Clients) -> None:
-    """Asking for a price and getting an answer"""
+    """Remote calls: direct reply-to"""
     output.remark("A buyer sends two questions without waiting; the answers find their way back.")
     server, buyer = clients.connect(), clients.connect()
     queue = server.queue("prices")

@@ -16,7 +16,7 @@ MEASURED = 10_000
 
 
 def poison(output: DemoOutput, clients: Clients) -> None:
-    """A poisonous order is set aside"""
+    """Dead letters: a message that always fails leaves its queue"""
     output.remark("One order makes the worker fail, again and again. The queue allows two returns.")
     shop, worker = clients.connect(), clients.connect()
     dead = shop.queue("dead-letters")
@@ -56,7 +56,7 @@ def poison(output: DemoOutput, clients: Clients) -> None:
 
 
 def delayed(output: DemoOutput, clients: Clients) -> None:
-    """A reminder for later"""
+    """Delayed messages"""
     output.remark("Three reminders are sent at once, each with a time to wait.")
     shop, reader = clients.connect(), clients.connect()
     kind = {"x-delayed-type": "fanout"}
@@ -78,7 +78,7 @@ def delayed(output: DemoOutput, clients: Clients) -> None:
 
 
 def expired(output: DemoOutput, clients: Clients) -> None:
-    """An offer that expired"""
+    """Expiry"""
     output.remark("An offer is good for 150 ms, and no consumer reads it.")
     shop = clients.connect()
     stale = shop.queue("stale-offers")
@@ -97,7 +97,7 @@ def expired(output: DemoOutput, clients: Clients) -> None:
 
 
 def lost_worker(output: DemoOutput, clients: Clients) -> None:
-    """A worker dies and another takes over"""
+    """A consumer is killed and another takes over"""
     output.remark("Ten parcels are handed to a worker, which is then killed.")
     shop = clients.connect()
     queue = shop.queue("shipping")
@@ -121,7 +121,7 @@ def lost_worker(output: DemoOutput, clients: Clients) -> None:
 
 
 def speed(output: DemoOutput, clients: Clients) -> None:
-    """How fast was that?"""
+    """Throughput with one pika client"""
     shop, reader = clients.connect(), clients.connect()
     queue = shop.queue("speed")
     body = "x" * 100

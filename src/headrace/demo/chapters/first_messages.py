@@ -21,7 +21,7 @@ def has_pika() -> bool:
 
 
 def three_ways(output: DemoOutput, broker: DemoBroker) -> None:
-    """Orders come in three ways"""
+    """Publish with pika, with the native client and from a shell"""
     output.remark(
         "With pika over AMQP, with our own client, and from a shell. All go to the exchange "
         "counter, which sends what begins with order to the queue desk."

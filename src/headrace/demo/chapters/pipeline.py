@@ -59,7 +59,7 @@ Totals = dict[tuple[str, str], tuple[int, int]]
 
 
 def pipeline(output: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:
-    """A Spark pipeline over a queue, a topic and a table of the database"""
+    """Spark: one pipeline over a queue, a topic and a MariaDB table"""
     lacking = _lacking()
     if lacking:
         output.check("Spark can run on this machine", False, lacking)

@@ -58,7 +58,7 @@ class DemoConsumer:
 
 
 def rocketmq_group(output: DemoOutput, broker: DemoBroker) -> None:
-    """RocketMQ: a group of consumers, members that come and go, dead letters"""
+    """RocketMQ: a consumer group, a rebalance, dead letters"""
     output.remark(
         f"The same broker is a RocketMQ: a name server at {broker.namesrv_addr}. Clients in Java, "
         "Go, C++ and Node need no change; this one is headrace.rocketmq."

@@ -14,7 +14,7 @@ LANES = ("low", "middle", "high")
 
 
 def in_the_broker(output: DemoOutput, broker: DemoBroker) -> None:
-    """Topics: what is urgent goes first, and nothing is forgotten"""
+    """Topics with priorities and a consumer group, in the broker"""
     output.remark(
         "A topic keeps its messages. Readers have positions: alone, or together as a group that "
         "shares the work."
