@@ -17,6 +17,7 @@ from headrace.errors import (
     ConfigError,
     EngineUnavailable,
     NoSuchTopic,
+    StoreError,
     TopicConflict,
 )
 from headrace.model.retention import Retention
@@ -298,3 +299,10 @@ def test_no_server_and_no_database(server: MariaDb) -> None:
         MySqlEngine(f"mysql://u:p@127.0.0.1:{free_port()}/d?connect_timeout=1")
     with pytest.raises(EngineUnavailable, match="nothing was done"):
         MySqlEngine(server.url("no_such_database"))
+
+
+def test_a_partly_stored_append_says_what_is_stored(engine: MySqlEngine, sql: Cursor) -> None:
+    sql.execute("DROP TABLE msg_p_t_low")
+    entries = [Entry(b"a", Priority.HIGH), Entry(b"b", Priority.HIGH), Entry(b"c", Priority.LOW)]
+    with pytest.raises(StoreError, match=r"2 messages of priority high are stored; then, of prio"):
+        engine.append("t", entries)

@@ -139,6 +139,16 @@ def test_mysqlclient_gets_its_own_parameter_names(mysqlclient: dict[str, object]
     assert {name: mysqlclient[name] for name in wanted} == wanted
 
 
+@pytest.mark.parametrize(("limit", "row"), [("0", 6 << 20), ("1048576", 1 << 20)])
+def test_tidb_is_asked_how_large_a_row_may_be(
+    mysqlclient: dict[str, object], monkeypatch: pytest.MonkeyPatch, limit: str, row: int
+) -> None:
+    monkeypatch.setitem(VARIABLES, "version", "8.0.11-TiDB-v7.5.3")
+    monkeypatch.setitem(VARIABLES, "tidb_txn_entry_size_limit", limit)
+    assert DbConnection(parse_url("mysql://db/shop?driver=mysqlclient")).packet == 2 * row
+    assert mysqlclient
+
+
 def test_errors_of_mysqlclient_mean_the_same(mysqlclient: dict[str, object]) -> None:
     with pytest.raises(Fault, match="Unknown server host") as refused:
         DbConnection(parse_url("mysql://nowhere/shop?driver=mysqlclient"))

@@ -277,14 +277,27 @@ class Appends:
             rows.append(values_of(entry, queue, self._context.max_body, own))
             by_priority.setdefault(entry.priority, []).append(at)
         ids = [0] * len(rows)
+        stored: list[str] = []
         for priority, places in by_priority.items():
             try:
-                new = self._appender(found, priority).append([rows[at] for at in places])
-            except Fault as fault:
-                raise self._context.missing_table(topic, fault) from None
+                new = self._append(found, priority, [rows[at] for at in places])
+            except BrokerError as error:
+                if not stored:
+                    raise
+                done = ", ".join(stored)
+                raise type(error)(
+                    f"{done} are stored; then, of priority {priority.label}: {error}"
+                ) from None
+            stored.append(f"{len(new)} messages of priority {priority.label}")
             for at, one in zip(places, new, strict=True):
                 ids[at] = one
         return ids
+
+    def _append(self, topic: CatalogTopic, priority: Priority, rows: list[Values]) -> list[int]:
+        try:
+            return self._appender(topic, priority).append(rows)
+        except Fault as fault:
+            raise self._context.missing_table(topic.name, fault) from None
 
     def clear(self) -> None:
         """A topic was deleted: its appenders go."""

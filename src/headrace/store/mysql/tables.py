@@ -13,6 +13,8 @@ from headrace.model.topics.names import check_topic
 VERSION: Final = 2
 NOW: Final = "CAST(UNIX_TIMESTAMP(NOW(3))*1000 AS SIGNED)"
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"
+# A comment for other servers. Without it a restart of TiDB jumps 30,000 ids.
+_TIDB: Final = "/*T![auto_id_cache] AUTO_ID_CACHE=1 */"
 _LANE: Final = "ENUM('low','middle','high')"
 
 LEASES: Final = f"""CREATE TABLE IF NOT EXISTS `msg_lease` (
@@ -96,7 +98,7 @@ def _messages_table(
   flags TINYINT UNSIGNED NOT NULL DEFAULT 0,
   props MEDIUMBLOB NULL,
   created_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
-  PRIMARY KEY (id){by_queue}) ENGINE=InnoDB AUTO_INCREMENT={first_id}{parts}"""
+  PRIMARY KEY (id){by_queue}) ENGINE=InnoDB AUTO_INCREMENT={first_id} {_TIDB}{parts}"""
 
 
 def partitions(first_id: int, rows: int) -> str:

@@ -36,10 +36,11 @@ _IDLE_IN_TRANSACTION_S: Final = 10
 _IDLE_S: Final = 60  # longer than connections of a pool are believed to live without a look
 _VARIABLES: Final = (
     "version", "max_allowed_packet", "auto_increment_increment", "read_only", "innodb_read_only",
-    "wsrep_on", "binlog_row_image", "binlog_annotate_row_events",
+    "wsrep_on", "binlog_row_image", "binlog_annotate_row_events", "tidb_txn_entry_size_limit",
 )  # fmt: skip
 # Of a deleted message its key, of an inserted one its columns: not both with the statement's text.
 _LESS_TRAFFIC: Final = {"binlog_row_image": "MINIMAL", "binlog_annotate_row_events": "OFF"}
+_TIDB_ROW: Final = 6 << 20  # unless the variable says otherwise
 MIN_MARIADB: Final = (10, 6)
 MIN_MYSQL: Final = (8, 0)
 
@@ -78,6 +79,9 @@ class DbConnection:
         found = self._variables(*_VARIABLES)
         self.version = found["version"]
         self.packet = int(found["max_allowed_packet"])
+        if "TiDB" in self.version:  # escaped, a row may have twice its size
+            row = int(found.get("tidb_txn_entry_size_limit", 0)) or _TIDB_ROW
+            self.packet = min(self.packet, 2 * row)
         self.id_step = int(found["auto_increment_increment"])
         self._is_galera = found.get("wsrep_on") == "ON"
         if must_write:
