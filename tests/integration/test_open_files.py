@@ -19,6 +19,7 @@ from pika.exceptions import AMQPError
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import wait_for
+from headrace.wire.native.payloads import Op
 from support import brokers
 from support.brokers import Broker
 
@@ -97,9 +98,9 @@ def test_the_journal_may_have_more_files_than_a_process_may_open(tmp_path: Path)
     with cramped_broker(tmp_path) as broker:
         with BulkConnection(Settings(port=broker.native_port)) as bulk:
             pieces = list(bulk.fetch(0, count, queue="q", columns=["offset", "body"]))
-            located = bulk.locate(0, count, queue="q")
+            located = bulk.call(Op.LOCATE, start=0, end=count, queue="q", seeds=True)
         assert sum(map(len, pieces)) > count * 48_000
-        assert located is not None and all(Path(one[0]).exists() for one in located.files)
+        assert all(Path(one[0]).exists() for one in located["files"])
         with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
             channel = connection.channel()
             for number in range(count):

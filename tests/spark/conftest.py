@@ -15,8 +15,24 @@ from support.spark_lab import sessions
 HERE = Path(__file__).parent
 
 
+# Tests that read from a broker run with the jar, and in `make spark` with the Python source too.
+READING = ("test_batch_reads", "test_batches", "test_data_loss", "test_version_1")
+SOURCES = ["jar", pytest.param("python", marks=pytest.mark.spark)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "spark" in metafunc.fixturenames and metafunc.module.__name__.endswith(READING):
+        metafunc.parametrize("spark", SOURCES, indirect=True)
+
+
 @pytest.fixture
-def spark() -> Any:  # noqa: ANN401 - pyspark's own
+def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
+    session = _session()
+    with sessions.reading_by(session, getattr(request, "param", "jar")):
+        yield session
+
+
+def _session() -> Any:  # noqa: ANN401 - pyspark's own
     if shutil.which("java") is None:
         message = "no Java: apt-get install openjdk-17-jre-headless"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)

@@ -17,6 +17,7 @@ from headrace.client.settings import Settings
 from headrace.spark.errors import reason_of
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.payloads import Op
+from support.spark_lab import sessions
 
 ROWS = 400
 TEXTS = ("", "a", "ключ", "鍵", "x" * 200, "🙂 b", 'quote " and \\ and \n \t \x01')
@@ -136,10 +137,8 @@ def read(spark: Any, broker: RunningBroker, form: str, **options: str) -> list[A
 @pytest.fixture(params=["files", "network"])
 def byte_path(spark: Any, request: pytest.FixtureRequest) -> Iterator[str]:  # noqa: ANN401
     """How the jar gets the records."""
-    system = spark.sparkContext._jvm.java.lang.System
-    system.setProperty("headrace.spark.network", str(request.param == "network").lower())
-    yield request.param
-    system.clearProperty("headrace.spark.network")
+    with sessions.reading_by(spark, request.param):
+        yield request.param
 
 
 @pytest.mark.parametrize(

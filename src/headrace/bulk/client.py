@@ -12,13 +12,11 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any
 
 from headrace.client.errors import (
     ConnectionClosed,
     HeadraceError,
-    NotImplementedByBroker,
     RequestTimeout,
     error_of,
 )
@@ -62,22 +60,12 @@ class Pin:
     messages: int  # that it has still to read
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFiles:
-    """Where a broker on the same machine keeps the rows that were asked for."""
-
-    job: bytes  # what to read there; see bulk/read_plan.py
-    files: Sequence[tuple[str, int, int]]  # path, device, inode
-    boot: str  # of the machine
-
-
 class BulkConnection:
     """Connects when made; raises what the client raises."""
 
     def __init__(self, settings: Settings, *, tls: ssl.SSLContext | None = None) -> None:
         self._settings = settings
         self._socket = self._connect(tls)
-        self._is_near = ip_address(self._socket.getpeername()[0]).is_loopback
         self.is_sparse = False  # offsets of the last fetch may be missing, and that is right
         self._rid = 0
         self._sent_at = time.monotonic()
@@ -161,18 +149,6 @@ class BulkConnection:
             yield b""
             self.is_sparse = answer.get("sparse", False)
             start = answer["next"]
-
-    def locate(self, start: int, end: int, **fields: object) -> SegmentFiles | None:
-        """The same rows for those who read the broker's files themselves; None if it is not on
-        this machine, or knows nothing of that."""
-        if not self._is_near:
-            return None
-        try:
-            found = self.call(Op.LOCATE, start=start, end=end, seeds=True, **fields)
-        except NotImplementedByBroker:
-            self._is_near = False
-            return None
-        return SegmentFiles(found["job"], found["files"], found["boot"])
 
     # -- pins -----------------------------------------------------------------------------------
 

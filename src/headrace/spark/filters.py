@@ -78,10 +78,10 @@ class OffsetFilter:
         us = (value - _EPOCH) // timedelta(microseconds=1)
         if isinstance(one, GreaterThan | GreaterThanOrEqual | EqualTo):
             since = (us + 1 if isinstance(one, GreaterThan) else us) + 999
-            self.since_ms = max(self.since_ms or 0, since // 1000)
+            self.since_ms = max(self.since_ms or 1, since // 1000)
         if isinstance(one, LessThan | LessThanOrEqual | EqualTo):
             until = ((us - 1 if isinstance(one, LessThan) else us) // 1000) + 1
-            self.until_ms = until if self.until_ms is None else min(self.until_ms, until)
+            self.until_ms = max(1, until if self.until_ms is None else min(self.until_ms, until))
 
     def apply(
         self,

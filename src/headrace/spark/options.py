@@ -209,7 +209,8 @@ def _limit(
     if offsets is not None and moment is not None:
         raise BadOption(f"give {which}Offsets or {which}Timestamp, not both")
     if moment is not None:
-        return OffsetLimit(time_ms=_milliseconds(moment, f"{which}Timestamp"))
+        # Everything is stored after 1970, and 0 means no time to a broker.
+        return OffsetLimit(time_ms=max(1, _milliseconds(moment, f"{which}Timestamp")))
     if offsets is None:
         return OffsetLimit(word=default)
     word = {"earliest": EARLIEST, "latest": LATEST}.get(offsets.strip().lower())

@@ -12,6 +12,7 @@ from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import settings_of
 from headrace.testing import RunningBroker, run_broker
+from headrace.wire.native.payloads import Op
 from support.mariadb import MariaDb
 
 
@@ -62,7 +63,9 @@ def test_ranges_rows_and_pins_of_a_topic_in_a_database(
         "10.0.0.7", "192.168.0.1", None,
     ]  # fmt: skip
     assert fetched(bulk, 6, 7, orders.uuid) == []
-    assert bulk.locate(1, 10, topic="orders", partition=0, uuid=orders.uuid) is None
+    for kind in (Op.LOCATE, Op.RECORDS):
+        with pytest.raises(HeadraceError, match="the topic is in a database"):
+            bulk.call(kind, start=1, end=10, topic="orders", uuid=orders.uuid, seeds=True)
     with pytest.raises(HeadraceError, match="deleted and created again"):
         fetched(bulk, 1, 10, "another")
 

@@ -1,23 +1,19 @@
-"""Readers on the broker's machine open its files themselves; all others fetch, with one result."""
+"""Readers on the broker's machine open its files themselves; the broker names them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headrace.bulk.client import BulkConnection, ReadableSource, SegmentFiles
-from headrace.bulk.mapped_segments import open_files
+from headrace.bulk.client import BulkConnection, ReadableSource
+from headrace.bulk.read_plan import ReadPlan
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.spark.backends import broker as reading
-from headrace.spark.options import read_options
-from headrace.spark.task_plan import TaskRange
 from headrace.wire.native.payloads import Op
-from support import brokers
 from support.brokers import Broker
 from support.native_types import Namer
 from support.open_files import descriptors
@@ -43,68 +39,30 @@ def filled(bulk: BulkConnection, name: str) -> ReadableSource:
     return bulk.sources([{"topic": name}])[0]
 
 
-def located(
-    bulk: BulkConnection, topic: ReadableSource, start: int = 0, end: int = ROWS
-) -> SegmentFiles:
-    found = bulk.locate(start, end, topic=topic.name, uuid=topic.uuid)
-    assert found is not None
-    return found
+def locate(bulk: BulkConnection, known: ReadableSource, /, **fields: object) -> dict[str, Any]:
+    wanted = {"topic": known.name, "uuid": known.uuid, "start": 0, "end": ROWS, "seeds": True}
+    return bulk.call(Op.LOCATE, **{**wanted, **fields})
 
 
-def test_files_and_frames_hold_the_same_rows(
-    broker: Broker, bulk: BulkConnection, name: Namer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_named_with_what_identifies_them(bulk: BulkConnection, name: Namer) -> None:
     topic = filled(bulk, name().replace("-", "_"))
-    url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
-    backend = reading.BrokerBackend(read_options({"url": url, "topic": topic.name}))
-
-    def rows(start: int, end: int) -> list[dict[str, object]]:
-        part = TaskRange(topic.name, 0, start, end)
-        return [row for batch in backend.batches(part, topic.uuid) for row in batch.to_pylist()]
-
-    mapped = [rows(0, ROWS), rows(17, 101)]
-    monkeypatch.setattr(reading, "open_files", lambda found: None)
-    assert mapped == [rows(0, ROWS), rows(17, 101)]
-    assert [row["body"] for row in mapped[1]] == [b"%d" % n for n in range(17, 101)]
-
-
-def test_files_that_are_deleted_meanwhile_can_still_be_read(tmp_path: Path) -> None:
-    running = brokers.start(tmp_path)
-    try:
-        with BulkConnection(Settings(port=running.native_port)) as bulk:
-            found = located(bulk, filled(bulk, "t"))
-            mapped = open_files(found)
-            for path, _, _ in found.files:
-                os.unlink(path)
-            assert mapped is not None
-            assert sum(batch.num_rows for batch in mapped) == ROWS
-            assert open_files(found) is None  # who comes later fetches
-    finally:
-        running.kill()
+    found = locate(bulk, topic)
+    plan = ReadPlan.decode(found["job"])
+    assert (plan.source, plan.next, len(plan.pieces)) == (topic.name, ROWS, len(found["files"]))
+    for path, device, inode in found["files"]:
+        known = os.stat(path)
+        assert (known.st_dev, known.st_ino) == (device, inode)
+    assert found["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with pytest.raises(HeadraceError, match="does not know the sums"):
+        locate(bulk, topic, seeds=False)
 
 
 def test_descriptors_are_closed(bulk: BulkConnection, name: Namer) -> None:
     topic = filled(bulk, name().replace("-", "_"))
     before = len(descriptors())
     for _ in range(5):
-        mapped = open_files(located(bulk, topic))
-        assert mapped is not None
-        assert sum(batch.num_rows for batch in mapped) == ROWS
-        open_files(replace(located(bulk, topic), files=[("/nowhere", 1, 1)]))
+        locate(bulk, topic)
     assert len(descriptors()) == before
-
-
-def test_another_machine_and_another_file_are_not_taken_for_ours(
-    bulk: BulkConnection, name: Namer, tmp_path: Path
-) -> None:
-    found = located(bulk, filled(bulk, name().replace("-", "_")))
-    assert open_files(replace(found, boot="another machine")) is None
-    (path, device, inode), *_ = found.files
-    assert open_files(replace(found, files=[(path, device, inode + 1)])) is None
-    assert open_files(replace(found, files=[(path, device + 1, inode)])) is None
-    copy = tmp_path / "copy"
-    copy.write_bytes(Path(path).read_bytes())
-    assert open_files(replace(found, files=[(str(copy), device, inode)])) is None
 
 
 def test_what_fetch_refuses_is_refused(bulk: BulkConnection, name: Namer) -> None:
@@ -116,5 +74,5 @@ def test_what_fetch_refuses_is_refused(bulk: BulkConnection, name: Namer) -> Non
         ({"topic": "no_such"}, "no_such_topic"),
     ):
         with pytest.raises(HeadraceError) as caught:
-            bulk.locate(0, ROWS, **{"topic": topic.name, **wrong})
+            locate(bulk, topic, **wrong)
         assert caught.value.code == code

@@ -6,6 +6,8 @@ import gc
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,17 @@ def new_session(master: str = "local[2]", **settings: str) -> Any:  # noqa: ANN4
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+@contextmanager
+def reading_by(spark: Any, way: str) -> Iterator[None]:  # noqa: ANN401
+    """Make the jar read `files`, over the `network`, or leave everything to `python`."""
+    system = spark.sparkContext._jvm.java.lang.System
+    system.setProperty("headrace.spark.read", way)
+    try:
+        yield
+    finally:
+        system.clearProperty("headrace.spark.read")
 
 
 def shared_session() -> Any:  # noqa: ANN401

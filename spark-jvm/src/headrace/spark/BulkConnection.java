@@ -44,7 +44,7 @@ final class BulkConnection implements Closeable {
   private final Selector selector; // of a plain connection
   final boolean isNear;
   private final ByteBuffer head = ByteBuffer.allocate(HEAD);
-  private ByteBuffer payload = ByteBuffer.allocate(1 << 12);
+  private ByteBuffer payload = ByteBuffer.allocateDirect(1 << 12); // direct: columns read from its address
   private long rid, sentAt, heartbeatMs;
 
   /** Connects and logs in; retries for {@code patienceMs} while the broker is unreachable. */

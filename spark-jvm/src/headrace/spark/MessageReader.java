@@ -125,6 +125,7 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
       return false;
     }
     view = block.data().duplicate();
+    if (!view.isDirect()) throw new IllegalStateException("records have no address");
     address = PlatformDependent.directBufferAddress(view);
     record = 0;
     if (seedsOf != block.seed()) {
@@ -200,7 +201,7 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
   }
 
   private SparkError damaged(long at) {
-    return SparkError.of("messages of " + task.source() + " cannot be read, the first has offset " + at
+    return SparkError.of("store: messages of " + task.source() + " cannot be read, the first has offset " + at
         + ": their checksums are wrong. run `headrace fsck`; nothing behind them was read");
   }
 

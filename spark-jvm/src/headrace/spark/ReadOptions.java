@@ -40,6 +40,11 @@ record ReadOptions(String url, String kind, List<String> names, OffsetLimit star
     private static final long serialVersionUID = 1;
   }
 
+  /** Whether the system property {@code headrace.spark.read} asks for one way to read: {@code python} or {@code network}. */
+  static boolean isForced(String way) {
+    return way.equals(System.getProperty("headrace.spark.read"));
+  }
+
   /** The options; null for what is left to Python: other systems, selectors, and mistakes. */
   static ReadOptions parse(CaseInsensitiveStringMap options) {
     try {
@@ -55,7 +60,7 @@ record ReadOptions(String url, String kind, List<String> names, OffsetLimit star
     boolean isBroker = url.startsWith("headrace://") || url.startsWith("headraces://");
     boolean isOdd = parts.getRawQuery() != null || parts.getRawFragment() != null || parts.getRawPath().lastIndexOf('/') > 0;
     boolean hasHost = parts.getHost() != null || parts.getRawAuthority() == null;
-    check(isBroker && !isOdd && hasHost && KNOWN.containsAll(given.keySet()));
+    check(!isForced("python") && isBroker && !isOdd && hasHost && KNOWN.containsAll(given.keySet()));
     String topic = given.getOrDefault("topic", ""), queue = given.getOrDefault("queue", "");
     check(topic.isEmpty() != queue.isEmpty());
     List<String> names = split(topic + queue, ",");

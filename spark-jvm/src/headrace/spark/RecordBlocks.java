@@ -58,7 +58,7 @@ final class RecordBlocks implements Closeable {
 
   private void connect() {
     connection = BulkConnection.open(options.url(), patienceMs);
-    isNear = connection.isNear && !Boolean.getBoolean("headrace.spark.network");
+    isNear = connection.isNear && !ReadOptions.isForced("network");
     isAsked = false;
     pieces = List.of().iterator();
     piece = null;
@@ -215,7 +215,7 @@ final class RecordBlocks implements Closeable {
       while (data.hasRemaining() && file.read(data, start + data.position()) > 0) continue;
     } catch (IOException error) {
       BulkConnection.checkInterrupted();
-      throw SparkError.of("messages of " + task.source() + " cannot be read: the disk fails at byte " + start
+      throw SparkError.of("store: messages of " + task.source() + " cannot be read: the disk fails at byte " + start
           + " of a segment, or behind it. `headrace fsck` names them; nothing behind them was read");
     }
     return data.flip().slice().order(ByteOrder.LITTLE_ENDIAN);

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
 from headrace.bulk.client import BulkConnection, ReadableSource
-from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import settings_of
-from headrace.errors import StoreError
 from headrace.model.epochs import current_epoch
 from headrace.spark.backends.base import GAP_SECONDS
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
@@ -71,19 +69,21 @@ class BrokerBackend:
         if options.fail_on_data_loss and options.is_stream:
             wanted |= {"complete": True}
             wanted |= {"epoch": part.epoch} if part.epoch is not None else {}
-        start = part.start
+        start, progress = part.start, time.monotonic()
         while start < part.end:
             with connect(options.url, options.patience) as connection, translated_errors():
                 try:
-                    for batch in _rows(connection, start, part.end, wanted):
+                    for batch in _decoded(connection.fetch(start, part.end, **wanted)):
                         yield choose.apply(batch)
                         start = batch.column("offset")[-1].as_py() + 1
+                        progress = time.monotonic()
                     if not connection.is_sparse:
                         _check_end(part, start, options)
                     return
                 except ConnectionClosed:
-                    if not options.patience:
+                    if time.monotonic() - progress >= options.patience:
                         raise
+            time.sleep(AGAIN_SECONDS)
 
     def pin(self, position: StreamOffset) -> None:
         options = self._options
@@ -124,23 +124,6 @@ class BrokerBackend:
             connection.unpin(query)
 
 
-def _rows(
-    connection: BulkConnection, start: int, end: int, wanted: Mapping[str, object]
-) -> Iterator[pa.RecordBatch]:
-    """From the broker's files where this process may read them, otherwise over the network."""
-    while start < end:
-        located = connection.locate(start, end, **wanted)
-        mapped = open_files(located) if located is not None else None
-        if mapped is None:
-            yield from _decoded(connection.fetch(start, end, **wanted))
-            return
-        with damage_as_error():
-            for batch in mapped:
-                connection.stay_alive()
-                yield batch
-        start = mapped.next
-
-
 def _check_end(part: TaskRange, reached: int, options: ReadOptions) -> None:
     """The offsets of a topic have no holes: a range that ends early was not read completely."""
     is_strict = options.kind == "topic" and options.fail_on_data_loss and options.is_stream
@@ -157,15 +140,6 @@ def _decoded(pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(_Stream(pieces))
     except _EndOfStream:
         return
-
-
-@contextmanager
-def damage_as_error() -> Iterator[None]:
-    """Damaged segments as SparkError."""
-    try:
-        yield
-    except StoreError as error:
-        raise SparkError(str(error)) from None
 
 
 @contextmanager
