@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from io import StringIO
@@ -20,11 +21,14 @@ LINES = 34
 def record(place: Path) -> None:
     """The first and the last lines of a quick run."""
     lines = _on_a_terminal([sys.executable, "-m", "headrace", "demo", "--quick"]).splitlines()
-    shown = ["$ headrace demo --quick", *lines[: LINES - 8], "   ...", *lines[-5:]]
+    shown = ["$ headrace demo --quick", *lines[: LINES - 11], "   ...", *lines[-8:]]
     console = Console(record=True, width=88, file=StringIO(), force_terminal=True)
     for line in shown:
         console.print(Text.from_ansi(line), no_wrap=True, overflow="ellipsis")
-    console.save_svg(str(place / "demo.svg"), title="headrace demo")
+    svg = console.export_svg(title="headrace demo")
+    # rich names a font on another host; the reader's monospaced font will do.
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)
+    (place / "demo.svg").write_text(svg, "utf-8")
 
 
 def _on_a_terminal(command: list[str]) -> str:
