@@ -57,7 +57,8 @@ def numbers_to_retain(declarations: Declarations, log: CommitLog) -> set[int]:
         if messages := log.reads.live(number)[0]:
             logger.error(
                 "%d messages of queue number %d are kept: it is not declared, and it is not known "
-                "to be deleted; `headrace fsck --repair` makes a queue of them", messages, number
+                "to be deleted; `headrace fsck --repair` creates a queue from them",
+                messages, number,
             )  # fmt: skip
     return orphans | set(declarations.destinations())
 

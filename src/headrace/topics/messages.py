@@ -113,11 +113,11 @@ class Lag:
 
     priority: str
     position: int
-    """The last id that is done with everything before it."""
+    """The last id up to which everything is committed."""
     end: int
     """One behind the last id that can be read."""
     messages: int
-    """Not done with: unread, claimed, or waiting to be tried again."""
+    """Not committed: unread, claimed, or waiting to be tried again."""
     claimed: int
     retrying: int
     dead: int

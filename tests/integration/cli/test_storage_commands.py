@@ -235,7 +235,7 @@ def test_what_is_no_data_directory_gets_one_clear_line(
 
     assert main([one.format(missing) for one in command]) == 1
 
-    assert capsys.readouterr().err == f"headrace: {missing} is no data directory of Headrace\n"
+    assert capsys.readouterr().err == f"headrace: {missing} is not a Headrace data directory\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -195,7 +195,7 @@ class GroupClaims:
         self._turn += 1
 
     def skip(self, span: OffsetRange, now: int) -> ProgressChanges:
-        """Nothing of the planned span can be read, ever: it is done with."""
+        """Nothing of the planned span can be read, ever: it counts as done."""
         self._void(self._overtaken([span], now), now)
         if span.source is ClaimReason.RETRY:
             self.retries.finish((span.partition, span.start))

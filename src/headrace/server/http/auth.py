@@ -187,8 +187,8 @@ async def _session(call: ApiRequest) -> Reply:
 
 
 ROUTES = (
-    ApiRoute("POST", "/api/login", _login, ANYBODY, "Begin a session of the page",
+    ApiRoute("POST", "/api/login", _login, ANYBODY, "Log in to the page",
           {"username": "string", "password": "string"}),
-    ApiRoute("DELETE", "/api/login", _logout, MANAGEMENT, "End the session"),
-    ApiRoute("GET", "/api/session", _session, MANAGEMENT, "Who is logged in, and the CSRF token"),
+    ApiRoute("DELETE", "/api/login", _logout, MANAGEMENT, "Log out of the page"),
+    ApiRoute("GET", "/api/session", _session, MANAGEMENT, "The logged-in user and the CSRF token"),
 )  # fmt: skip

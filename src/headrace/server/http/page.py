@@ -80,7 +80,7 @@ async def _asset(call: ApiRequest) -> Reply:
 
 
 ROUTES = (
-    ApiRoute("GET", "/", _index, ANYBODY, "The page"),
-    ApiRoute("GET", "/{name}", _top, ANYBODY, "Files of the page"),
-    ApiRoute("GET", "/assets/{name}", _asset, ANYBODY, "Files of the page that never change"),
+    ApiRoute("GET", "/", _index, ANYBODY, "The management page"),
+    ApiRoute("GET", "/{name}", _top, ANYBODY, "Files of the management page"),
+    ApiRoute("GET", "/assets/{name}", _asset, ANYBODY, "Immutable files of the management page"),
 )

@@ -127,7 +127,7 @@ def _percentiles(column: str) -> Iterator[Column]:
 
 
 def _lag(inputs: ReportInputs, window: str) -> Chart:
-    """Messages of the period that were stored and not done with, at the end of each step."""
+    """Messages of the period that were stored and not settled, at the end of each step."""
     came = inputs.messages.where(F.col("kind") == "queue").select(
         "source", _step("timestamp", window), F.lit(1).alias("change")
     )

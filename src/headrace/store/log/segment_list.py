@@ -1,4 +1,4 @@
-"""The segments of the log in order of position: which one holds a record, which are done with."""
+"""The segments of the log by position: which one holds a record, which have no live message."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
     check_format(path)
     require_metadata(path)
     if target.exists():
-        raise StoreError(f"{target} exists already: name a new directory")
+        raise StoreError(f"{target} already exists: choose a new directory")
     partial = target.with_name(target.name + ".partial")
     try:
         partial.mkdir(mode=0o700)
@@ -73,7 +73,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
             "remove it in that case"
         ) from None
     except OSError as error:
-        raise StoreError(f"cannot make {partial}: {error.strerror}") from error
+        raise StoreError(f"cannot create {partial}: {error.strerror}") from error
     try:
         copied = _copy_all(path, partial, progress)
         _copy_format(path, partial)
@@ -120,7 +120,7 @@ def _require_empty(target: Path) -> None:
     except OSError as error:
         raise StoreError(f"cannot use {target}: {error.strerror}") from error
     if found:
-        raise StoreError(f"{target} is not empty: nothing there is overwritten")
+        raise StoreError(f"{target} is not empty: choose an empty or a new directory")
 
 
 def _copy_all(source: Path, target: Path, progress: Progress) -> CopySummary:

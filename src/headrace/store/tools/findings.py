@@ -15,10 +15,10 @@ class RepairAction(enum.Enum):
     """What a repair does about a damaged place."""
 
     FILL = "overwrite with an empty record"
-    SETTLE = "mark the messages as done with"
+    SETTLE = "mark the messages as settled"
     CUT = "cut the file there"
     RENEW = "write the file again"
-    NOTE = "go on without it"
+    NOTE = "continue without it"
     COPY = "copy the file around what cannot be read"
     RENAME = "give the file the name of its segment"
     MOVE = "move the file to lost+found"

@@ -77,7 +77,7 @@ def check_format(path: Path, *, strict: bool = True) -> None:
     except FileNotFoundError:
         if (path / JOURNAL).is_dir() or (path / FILE_NAME).exists():
             return  # only that file is missing
-        raise StoreError(f"{path} is no data directory of Headrace") from None
+        raise StoreError(f"{path} is not a Headrace data directory") from None
     except OSError as error:
         raise StoreError(f"cannot read {path / FORMAT_FILE}: {error}") from error
     except DamagedFormat:

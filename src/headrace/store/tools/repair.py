@@ -129,7 +129,7 @@ class _Repair:
             sink.write(data)
             sink.flush()
             os.fsync(fd)
-        yield f"put {len(data)} bytes aside in {LOST_AND_FOUND}/{copy.name}"
+        yield f"saved {len(data)} bytes in {LOST_AND_FOUND}/{copy.name}"
 
     def _fill(self, place: DamagedRange) -> Iterator[str]:
         """A group of no records says nothing, in as many bytes as it is given."""
@@ -156,7 +156,7 @@ class _Repair:
             return
         for queue, first, stop in place.lost:
             self._findings.state.queues[queue].settled.add(first, stop)
-        yield f"marked {place.messages} damaged messages of {place.file} as done with"
+        yield f"marked {place.messages} damaged messages of {place.file} as settled"
 
     def _raise(self, place: DamagedRange) -> Iterator[str]:
         if place.remedy is RepairAction.RAISE:
@@ -164,7 +164,7 @@ class _Repair:
                 index = self._findings.state.queues.setdefault(queue, QueueIndex())
                 if stop > index.next_offset:
                     index.raise_next_offset(stop)
-                yield f"{self._findings.queue_name(queue)} goes on at offset {index.next_offset}"
+                yield f"{self._findings.queue_name(queue)} continues at offset {index.next_offset}"
 
     def _write_checkpoint(self, disk: RealDisk) -> str:
         """Both of them: the older one may know messages that are lost."""

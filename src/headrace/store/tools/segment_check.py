@@ -53,7 +53,7 @@ class RecoveredIndex:
         return self._by_base.get(base, [])
 
     def lost(self, ranges: list[Range], position: int | None = None) -> list[Range]:
-        """Those messages that are not done with, and not found at another position."""
+        """Those messages that are not settled, and not found at another position."""
         found: dict[int, list[tuple[int, int]]] = {}
         for queue, first, stop in ranges:
             if not self.is_declared(queue):
@@ -121,7 +121,7 @@ class SegmentCheck:
         if not whole and step.position >= self._findings.position:
             # All or nothing: what is good in it does not count either.
             affected = [one for part in parts_of(step) for one in _ranges(entries_of(part))]
-            what = "a group of records is incomplete, so nothing of it counts"
+            what = "a group of records is incomplete, so none of them counts"
             self._damaged(step.at, step.head.size, what, affected)
             return
         if group and whole and not step.head.items:
@@ -141,7 +141,7 @@ class SegmentCheck:
         self._entries.update(entries)
         messages = r.decode_messages(part.data, part.head, part.at)
         if messages is None:
-            self._damaged(part.at, part.head.size, "the parts of a record do not add up")
+            self._damaged(part.at, part.head.size, "the sizes in a record are inconsistent")
             return
         at = part.at + part.head.head_size
         for number, (length, crc) in enumerate(zip(messages.lengths, messages.crcs, strict=True)):
@@ -170,7 +170,7 @@ class SegmentCheck:
             )
         else:
             self._findings.notes.append(
-                f"{self._name}: a message at {at} is damaged, but it was done with already"
+                f"{self._name}: a message at {at} is damaged, but it was already settled"
             )
 
     def _damaged(self, at: int, size: int, what: str, affected: Iterable[Range] = ()) -> None:
@@ -220,7 +220,7 @@ class SegmentCheck:
         if self._index is None:
             if index_name(self._base) in self._disk.names():
                 found.index = "damaged"
-                self._bad_index("its checksum is wrong; the broker makes it again")
+                self._bad_index("its checksum is wrong; the broker builds it again")
             return
         listed = {_place(*one) for one in self._index}
         missing = [

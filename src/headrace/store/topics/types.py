@@ -152,9 +152,9 @@ class PriorityLag:
     """How far a reader is behind in one priority."""
 
     priority: Priority
-    position: int  # the last id that is done with everything before it
+    position: int  # the last id up to which everything is committed
     end: int
-    messages: int  # not yet done with: unread, claimed, or waiting to be tried again
+    messages: int  # not committed: unread, claimed, or waiting to be tried again
     claimed: int = 0
     retrying: int = 0
     dead: int = 0

@@ -189,7 +189,7 @@ def test_damage_in_a_settled_message_is_only_logged(data: Path) -> None:
 
     findings = check(data)
     assert findings.is_sound
-    assert "done with already" in findings.notes[0]
+    assert "already settled" in findings.notes[0]
 
 
 @pytest.mark.parametrize("with_index", [True, False])

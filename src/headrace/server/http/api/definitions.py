@@ -111,18 +111,20 @@ def _largest(config: Config) -> int:
 
 
 ROUTES = (
-    ApiRoute("GET", "/api/definitions", _export, ADMINISTRATOR, "Everything declared",
+    ApiRoute("GET", "/api/definitions", _export, ADMINISTRATOR, "Export all definitions",
           query={"download": "string"}),
-    ApiRoute("POST", "/api/definitions", _import, ADMINISTRATOR, "Declare all this; idempotent",
+    ApiRoute("POST", "/api/definitions", _import, ADMINISTRATOR, "Import definitions; idempotent",
           {"vhosts": "array", "users": "array", "permissions": "array", "policies": "array",
            "exchanges": "array", "queues": "array", "bindings": "array"}, largest=_largest),
-    ApiRoute("GET", "/api/definitions/{vhost}", _export_vhost, ADMINISTRATOR, "Of one vhost",
+    ApiRoute("GET", "/api/definitions/{vhost}", _export_vhost, ADMINISTRATOR,
+          "Export the definitions of a vhost",
           query={"download": "string"}),
-    ApiRoute("POST", "/api/definitions/{vhost}", _import, ADMINISTRATOR, "Into one vhost",
+    ApiRoute("POST", "/api/definitions/{vhost}", _import, ADMINISTRATOR,
+          "Import definitions into a vhost",
           {"policies": "array", "exchanges": "array", "queues": "array", "bindings": "array"},
           largest=_largest),
     ApiRoute("POST", "/api/all-configuration", _import, ADMINISTRATOR,
-          "The old name of /api/definitions", largest=_largest),
+          "Former path of /api/definitions", largest=_largest),
     ApiRoute("GET", "/api/all-configuration", _export, ADMINISTRATOR,
-          "The old name of /api/definitions"),
+          "Former path of /api/definitions"),
 )  # fmt: skip

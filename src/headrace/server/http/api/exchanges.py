@@ -125,6 +125,8 @@ ROUTES = (
     ApiRoute("PUT", _ONE, _declare, ENTERS_VHOST, "Declare an exchange", _DECLARATION),
     ApiRoute("DELETE", _ONE, _delete, ENTERS_VHOST, "Delete an exchange",
           query={"if-unused": "boolean"}),
-    ApiRoute("GET", _ONE + "/bindings/source", _from, SEES_VHOST, "Bindings that begin here"),
-    ApiRoute("GET", _ONE + "/bindings/destination", _to, SEES_VHOST, "Bindings that lead here"),
+    ApiRoute("GET", _ONE + "/bindings/source", _from, SEES_VHOST,
+          "Bindings with this exchange as the source"),
+    ApiRoute("GET", _ONE + "/bindings/destination", _to, SEES_VHOST,
+          "Bindings with this exchange as the destination"),
 )  # fmt: skip

@@ -99,6 +99,6 @@ async def _node(call: ApiRequest) -> Reply:
 
 
 ROUTES = (
-    ApiRoute("GET", "/api/nodes", _nodes, MONITORING, "The nodes: always one"),
+    ApiRoute("GET", "/api/nodes", _nodes, MONITORING, "All nodes; always one"),
     ApiRoute("GET", "/api/nodes/{name}", _node, MONITORING, "One node"),
 )

@@ -149,11 +149,12 @@ async def _auth(call: ApiRequest) -> Reply:
 
 
 ROUTES = (
-    ApiRoute("GET", "/api/overview", _overview, MANAGEMENT, "The broker as a whole"),
+    ApiRoute("GET", "/api/overview", _overview, MANAGEMENT, "Overview of the broker"),
     ApiRoute("GET", "/api/cluster-name", _cluster_name, MANAGEMENT, "Name of the cluster"),
     ApiRoute("PUT", "/api/cluster-name", _set_cluster_name, ADMINISTRATOR,
-          "Rename, until the next start", {"name": "string"}),
-    ApiRoute("GET", "/api/whoami", _whoami, MANAGEMENT, "The user who asks"),
-    ApiRoute("GET", "/api/extensions", _extensions, MANAGEMENT, "Extensions of the page: none"),
-    ApiRoute("GET", "/api/auth", _auth, MANAGEMENT, "Other ways to log in: none"),
+          "Change the name of the cluster until the next start", {"name": "string"}),
+    ApiRoute("GET", "/api/whoami", _whoami, MANAGEMENT, "The authenticated user"),
+    ApiRoute("GET", "/api/extensions", _extensions, MANAGEMENT,
+          "Extensions of the page; always empty"),
+    ApiRoute("GET", "/api/auth", _auth, MANAGEMENT, "Other authentication methods; always empty"),
 )  # fmt: skip

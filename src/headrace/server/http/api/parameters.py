@@ -100,5 +100,6 @@ ROUTES = (
     ApiRoute("GET", _GLOBAL, _global, MANAGEMENT, "One global parameter"),
     ApiRoute("PUT", _GLOBAL, _set_global, ADMINISTRATOR, "Set a global parameter", _VALUE),
     ApiRoute("DELETE", _GLOBAL, _clear_global, ADMINISTRATOR, "Clear a global parameter"),
-    ApiRoute("GET", "/api/feature-flags", _feature_flags, MANAGEMENT, "Feature flags: none"),
+    ApiRoute("GET", "/api/feature-flags", _feature_flags, MANAGEMENT,
+          "Feature flags; always empty"),
 )  # fmt: skip

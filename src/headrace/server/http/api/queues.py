@@ -278,7 +278,8 @@ ROUTES = (
           _DECLARATION),
     ApiRoute("DELETE", "/api/queues/{vhost}/{name}", _delete, ENTERS_VHOST, "Delete a queue",
           query={"if-empty": "boolean", "if-unused": "boolean"}),
-    ApiRoute("DELETE", "/api/queues/{vhost}/{name}/contents", _purge, ENTERS_VHOST, "Purge queue"),
+    ApiRoute("DELETE", "/api/queues/{vhost}/{name}/contents", _purge, ENTERS_VHOST,
+          "Purge a queue"),
     ApiRoute("POST", "/api/queues/{vhost}/{name}/actions", _act, ENTERS_VHOST,
-          "Actions of clusters: nothing to do", {"action": "string"}),
+          "Cluster actions; accepted without effect", {"action": "string"}),
 )  # fmt: skip

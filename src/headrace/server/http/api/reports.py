@@ -103,11 +103,11 @@ async def _delete(call: ApiRequest) -> Reply:
 _ONE = "/api/reports/{vhost}/{name}"
 
 ROUTES = (
-    ApiRoute("GET", "/api/reports", _reports, MANAGEMENT, "Reports that are kept, newest first"),
+    ApiRoute("GET", "/api/reports", _reports, MANAGEMENT, "All saved reports, newest first"),
     ApiRoute("GET", "/api/reports/{vhost}", _reports, SEES_VHOST, "Reports of a vhost"),
     ApiRoute("GET", _ONE, _report, SEES_VHOST, "One report with its tables and charts"),
-    ApiRoute("PUT", _ONE, _put, ENTERS_VHOST, "Keep a report",
+    ApiRoute("PUT", _ONE, _put, ENTERS_VHOST, "Save a report",
           {"from": "string", "to": "string", "window": "string", "notes": "array",
            "tables": "array", "charts": "array"}),
-    ApiRoute("DELETE", _ONE, _delete, ENTERS_VHOST, "Forget a report"),
+    ApiRoute("DELETE", _ONE, _delete, ENTERS_VHOST, "Delete a report"),
 )  # fmt: skip

@@ -105,12 +105,12 @@ async def _start(call: ApiRequest) -> Reply:
 
 
 ROUTES = (
-    ApiRoute("GET", "/api/vhosts", _vhosts, MANAGEMENT, "Vhosts that the user may see"),
+    ApiRoute("GET", "/api/vhosts", _vhosts, MANAGEMENT, "Vhosts visible to the user"),
     ApiRoute("GET", "/api/vhosts/{vhost}", _vhost, SEES_VHOST, "One vhost"),
-    ApiRoute("PUT", "/api/vhosts/{name}", _put, ADMINISTRATOR, "Make a vhost",
+    ApiRoute("PUT", "/api/vhosts/{name}", _put, ADMINISTRATOR, "Create a vhost",
           {"description": "string", "tags": "string"}),
     ApiRoute("DELETE", "/api/vhosts/{name}", _delete, ADMINISTRATOR,
           "Delete a vhost with everything in it"),
     ApiRoute("POST", "/api/vhosts/{vhost}/start/{node}", _start, ENTERS_VHOST,
-          "Start a vhost: it runs already"),
+          "Start a vhost; accepted without effect"),
 )  # fmt: skip

@@ -92,9 +92,10 @@ async def _detailed(call: ApiRequest) -> Reply:
 
 
 ROUTES = (
-    ApiRoute("GET", "/metrics", _sums, ANYBODY, "Sums for Prometheus; no names, no secrets"),
-    ApiRoute("GET", "/api/metrics", _sums, ANYBODY, "The same, where RabbitMQ 4 has it"),
+    ApiRoute("GET", "/metrics", _sums, ANYBODY, "Aggregated metrics for Prometheus"),
+    ApiRoute("GET", "/api/metrics", _sums, ANYBODY, "Aggregated metrics, at RabbitMQ 4's path"),
     ApiRoute("GET", "/metrics/per-object", _per_object, MONITORING,
-          "Single queues, connections and channels for Prometheus"),
-    ApiRoute("GET", "/metrics/detailed", _detailed, MONITORING, "Refused: see /metrics/per-object"),
+          "Metrics per queue, connection and channel for Prometheus"),
+    ApiRoute("GET", "/metrics/detailed", _detailed, MONITORING,
+          "Not supported; use /metrics/per-object"),
 )  # fmt: skip

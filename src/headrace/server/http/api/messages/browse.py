@@ -114,7 +114,7 @@ async def _browse(call: ApiRequest) -> Reply:
 
 ROUTES = (
     ApiRoute("GET", "/api/queues/{vhost}/{name}/browse", _browse, ENTERS_VHOST,
-          "Look at messages: nothing is taken, nothing is marked as redelivered",
+          "Browse messages without consuming them or marking them as redelivered",
           query={"offset": "integer", "count": "integer", "truncate": "integer",
                  "settled": "boolean"}),
 )  # fmt: skip

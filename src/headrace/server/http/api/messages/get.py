@@ -112,6 +112,6 @@ def _row(queue: Queue, run: Run, encoding: str, truncate: int | None) -> dict[st
 
 ROUTES = (
     ApiRoute("POST", "/api/queues/{vhost}/{name}/get", _get, ENTERS_VHOST,
-          "Take messages; they go back, or are gone, or are dead-lettered, as ackmode says",
+          "Get messages; ackmode decides whether they are requeued, removed or dead-lettered",
           {"count": "integer", "ackmode": "string", "encoding": "string", "truncate": "integer"}),
 )  # fmt: skip

@@ -75,6 +75,6 @@ async def _events(call: ApiRequest) -> Reply:
 
 ROUTES = (
     ApiRoute("GET", "/api/queues/{vhost}/{name}/events", _events, ENTERS_VHOST,
-          "What became of one message, with `headrace serve --events`",
+          "History of one message; needs `headrace serve --events`",
           query={"offset": "integer", "since_ms": "integer"}),
 )  # fmt: skip

@@ -120,11 +120,11 @@ async def _explain(call: ApiRequest) -> Reply:
 
 ROUTES = (
     ApiRoute("POST", "/api/exchanges/{vhost}/{name}/publish", _publish, ENTERS_VHOST,
-          "Publish a message; answered when it is on disk",
+          "Publish a message; replies when it is on disk",
           {"routing_key": "string", "payload": "string", "payload_encoding": "string",
            "properties": "object"}, largest=_largest),
     ApiRoute("POST", "/api/route", _explain, MANAGEMENT,
-          "Where a message would go, and why; nothing is published",
+          "Explain where a message would be routed; nothing is published",
           {"vhost": "string", "exchange": "string", "routing_key": "string",
            "properties": "object"}),
 )  # fmt: skip

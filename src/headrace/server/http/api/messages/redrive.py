@@ -265,7 +265,7 @@ async def _moved(
 
 ROUTES = (
     ApiRoute("POST", "/api/queues/{vhost}/{name}/move", _move, ENTERS_VHOST,
-          "Move messages from the head to a queue, an exchange or back where they died",
+          "Move messages from the head of a queue to a queue, an exchange or their original queue",
           {"destination": "object", "count": "integer", "first_offset": "integer",
            "edit": "object", "drop_history": "boolean", "cause": "object"}),
 )  # fmt: skip
