@@ -206,7 +206,7 @@ def test_a_copy_made_while_it_is_written_is_a_beginning_of_it(data: Path, tmp_pa
 def test_nothing_is_overwritten(data: Path, tmp_path: Path) -> None:
     backup(data, tmp_path / "copy")
 
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="already exists"):
         backup(data, tmp_path / "copy")
     with pytest.raises(StoreError, match="not empty"):
         restore(tmp_path / "copy", data)
