@@ -434,5 +434,8 @@ def test_holding_a_copy_leaves_no_trace(data: Path) -> None:
 def test_what_is_no_data_directory_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "format").write_text(text)
-    with pytest.raises(StoreError, match=r"not a Headrace data directory|knows 'headrace 1'"), locked(tmp_path):
+    with (
+        pytest.raises(StoreError, match=r"not a Headrace data directory|knows 'headrace 1'"),
+        locked(tmp_path),
+    ):
         pass
