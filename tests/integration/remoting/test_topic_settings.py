@@ -88,8 +88,10 @@ def test_order_flags_and_the_message_type_are_kept(link: Link, topic: str) -> No
     assert (found["order"], found["topicSysFlag"]) == (True, 2)
     assert found["attributes"] == {"message.type": "FIFO"}
 
-    accepted(link.ask(CreateTopic(topic, 2, 2, attributes="-message.type")))
-    assert config(link, topic)["attributes"] == {}
+    changes = "-message.type,+queue.type=SimpleCQ,+cleanup.policy=DELETE"
+    accepted(link.ask(CreateTopic(topic, 2, 2, attributes=changes)))
+    found = config(link, topic)
+    assert found["attributes"] == {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
 
 
 @pytest.mark.parametrize(

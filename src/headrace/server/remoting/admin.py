@@ -48,8 +48,11 @@ if TYPE_CHECKING:
 
 
 Attributes = tuple[tuple[str, str], ...]
-MESSAGE_TYPE = "message.type"
-MESSAGE_TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
+ATTRIBUTES = {  # and the values that are true of topics here
+    "cleanup.policy": ("DELETE",),
+    "message.type": ("NORMAL", "FIFO", "DELAY", "TRANSACTION"),
+    "queue.type": ("SimpleCQ",),
+}
 
 # -- topics --------------------------------------------------------------------------------------
 
@@ -105,16 +108,15 @@ def _check_config(header: CreateTopic) -> None:
 
 
 def _changed_attributes(known: Attributes, changes: str) -> Attributes:
-    """`+message.type=FIFO` sets the only attribute that is kept, `-message.type` removes it."""
+    """`+message.type=FIFO` sets an attribute, `-message.type` removes it."""
     found = dict(known)
     for change in filter(None, changes.split(",")):
         name, _, value = change[1:].partition("=")
-        is_set = change[0] == "+" and value in MESSAGE_TYPES
-        if name != MESSAGE_TYPE or not (is_set or (change[0] == "-" and not value)):
-            raise PreconditionFailed(
-                f"attribute '{change:.80}': only +{MESSAGE_TYPE}= with one of "
-                f"{', '.join(MESSAGE_TYPES)} is kept"
-            )
+        values = ATTRIBUTES.get(name, ())
+        is_set = change[0] == "+" and value in values
+        if not values or not (is_set or (change[0] == "-" and not value)):
+            allowed = "; ".join(f"{one}={'|'.join(known)}" for one, known in ATTRIBUTES.items())
+            raise PreconditionFailed(f"attribute '{change:.80}': expected + or - and {allowed}")
         found.pop(name, None)
         if is_set:
             found[name] = value
