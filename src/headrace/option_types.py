@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,9 @@ def _read_engines(value: object) -> tuple[tuple[str, str], ...]:
     for name, url in pairs:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", name) or name in _BUILT_IN_ENGINES:
             raise ValueError(value)
-        if not re.fullmatch(r"(mysql|mariadb)://.+", url):
+        scheme = url.partition("://")[0]
+        registered = {one.name for one in entry_points(group="headrace.topic_engines")}
+        if scheme == url or scheme not in {"mysql", "mariadb", *registered}:
             raise ValueError(value)
     if len({name for name, _ in pairs}) < len(pairs):
         raise ValueError(value)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.core.topics.blocking_adapter import BlockingAdapter
@@ -18,6 +18,7 @@ from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError, EngineUnavailable
 from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.memory import MemoryEngine
+from headrace.store.topics.plugins import open_engine
 
 logger = logging.getLogger(__name__)
 
@@ -97,17 +98,22 @@ def _known(engine: TopicEngine) -> dict[str, str] | None:
 
 def _open(name: str, url: str) -> tuple[str, TopicEngine]:
     """The vhost (`?vhost=` in the URL, `/` if it is not there) and the engine."""
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
+    base, _, query = url.partition("?")
+    options = dict(parse_qsl(query))
     vhost = options.pop("vhost", DEFAULT_VHOST)
+    plain = f"{base}?{urlencode(options)}" if options else base
     try:
+        if not plain.startswith(("mysql:", "mariadb:")):
+            return vhost, _named(open_engine(plain, "mysql://"), name)
         # Only here: the driver is an extra, and takes its time to load.
         module = import_module("headrace.store.mysql.engine")
-        plain = urlunsplit(parts._replace(query=urlencode(options)))
-        engine: TopicEngine = module.MySqlEngine(plain, lazily=True)
+        return vhost, _named(module.MySqlEngine(plain, lazily=True), name)
     except ImportError as error:
         raise ConfigError(f"engine {name}: install headrace[mysql] to use it ({error})") from error
     except BrokerError as error:
         raise ConfigError(f"engine {name}: {error}") from error
+
+
+def _named(engine: TopicEngine, name: str) -> TopicEngine:
     engine.name = name
-    return vhost, engine
+    return engine

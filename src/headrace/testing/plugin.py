@@ -13,6 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from headrace.testing.broker import RunningBroker
 
+pytest.register_assert_rewrite("headrace.testing.topic_engine_contract")
+
 MARKER = "headrace(**options): what run_broker() gets for this test's headrace_broker"
 
 

@@ -10,6 +10,7 @@ from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_token
 from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.plugins import open_engine
 from headrace.store.topics.types import (
     EARLIEST,
     LATEST,
@@ -177,7 +178,8 @@ def open_store(url: str) -> Store:
     `mysql://user:password@host:3306/database`: a MySQL or MariaDB database, without a broker;
     `headrace://user:password@host:9090/vhost`: a broker, over the native protocol
     (`headraces://` with TLS);
-    `memory:`: in this process and gone with it, for tests.
+    `memory:`: in this process and gone with it, for tests;
+    other schemes: engines that packages register, see `headrace.topics.engines`.
     """
     return Store(_engine(url))
 
@@ -195,9 +197,7 @@ def _engine(url: str) -> TopicEngine:
         from headrace.store.topics.memory import MemoryEngine
 
         return MemoryEngine()
-    raise ConfigError(
-        f"a store of topics is mysql://..., headrace://... or memory:, not {scheme[:20]!r}"
-    )
+    return open_engine(url, "mysql://, headrace://, memory:")
 
 
 def _remote(url: str) -> TopicEngine:

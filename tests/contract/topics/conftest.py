@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from uuid import uuid4
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import pytest
 
 from headrace import topics
-from headrace.errors import NoSuchTopic
-from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.memory import MemoryEngine
-from headrace.store.topics.types import Entry, TopicSpec
+from headrace.testing.topic_engine_contract.fixtures import fill, new_topic, topic
 from support.mariadb import MariaDb
 from support.native_topics import NativeEngine
+
+__all__ = ["engine", "fill", "new_topic", "topic"]
 
 
 def memory(request: pytest.FixtureRequest) -> TopicEngine:
@@ -49,12 +50,26 @@ def contract_database(mariadb_server: MariaDb) -> str:
     return mariadb_server.url("contract", grace_ms=10)
 
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "sqlite_engine.py"
+
+
+def sqlite(request: pytest.FixtureRequest) -> TopicEngine:
+    """The example of an engine of one's own."""
+    spec = spec_from_file_location("sqlite_engine", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    opened: TopicEngine = module.open_engine(f"sqlite://{request.getfixturevalue('tmp_path')}/t.db")
+    return opened
+
+
 ENGINES: dict[str, Callable[[pytest.FixtureRequest], TopicEngine]] = {
     "memory": memory,
     "log": log,
     "threaded": threaded,
     "remote": remote,
     "mysql": mysql,
+    "sqlite": sqlite,
 }
 
 
@@ -63,41 +78,3 @@ def engine(request: pytest.FixtureRequest) -> Iterator[TopicEngine]:
     made = ENGINES[request.param](request)
     yield made
     made.close()
-
-
-@pytest.fixture
-def new_topic(engine: TopicEngine) -> Iterator[Callable[..., str]]:
-    """Topics that are deleted in the end: `new_topic(queues=4)`."""
-    made: list[str] = []
-
-    def new_topic(**named: object) -> str:
-        name = f"t_{uuid4().hex[:12]}"
-        engine.create(TopicSpec(name, **named))  # type: ignore[arg-type]
-        made.append(name)
-        return name
-
-    yield new_topic
-    for name in made:
-        try:
-            engine.delete(name)
-        except NoSuchTopic:
-            pass
-
-
-@pytest.fixture
-def topic(new_topic: Callable[..., str]) -> str:
-    """A topic with one queue."""
-    return new_topic()
-
-
-Fill = Callable[..., list[int]]
-
-
-@pytest.fixture
-def fill(engine: TopicEngine, topic: str) -> Fill:
-    """Append bodies to a priority: `fill("a", "b", priority=Priority.HIGH)`."""
-
-    def fill(*bodies: str, priority: Priority = Priority.MIDDLE) -> list[int]:
-        return engine.append(topic, [Entry(body.encode(), priority) for body in bodies])
-
-    return fill

@@ -123,7 +123,7 @@ def test_partitions_have_a_readable_range(engine: TopicEngine, topic: str) -> No
 
 
 def test_an_option_that_the_engine_does_not_have_is_refused(engine: TopicEngine) -> None:
-    """Who asks for something and is not told believes to have it."""
+    """An option that is ignored without an error would be relied on."""
     with pytest.raises(BadTopicValue, match="no_such_option"):
         engine.create(TopicSpec("t_options", options={"no_such_option": True}))
     with pytest.raises(NoSuchTopic):

@@ -226,7 +226,7 @@ def test_two_consumers_on_their_own_both_get_everything(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill(*"ab")
-    for token in ("x", "X"):  # told apart by case
+    for token in ("x", "X"):  # case matters
         taken = engine.read(topic, ConsumerSpec(token), 10)
         assert bodies(taken) == ["a", "b"]
         engine.commit(topic, ConsumerSpec(token), taken.claim)
