@@ -141,11 +141,12 @@ def test_the_first_offset_needs_no_permission_to_ask_for_it(fake: Fake, consume:
     assert fake.count(RequestCode.GET_MIN_OFFSET) == 0
 
 
+@pytest.mark.parametrize("version", ["4.9", "5"])
 @pytest.mark.parametrize("stored", [False, True])
 def test_the_last_offset_is_where_a_group_without_offsets_begins(
-    fake: Fake, consume: Consume, stored: bool
+    fake: Fake, consume: Consume, stored: bool, version: str
 ) -> None:
-    """A broker of 4.9 says 0 for a young topic; it knows better which groups have offsets."""
+    """Some brokers say 0 for a young topic; they know better which groups have offsets."""
     fake.put("T", b"old")
 
     def no_offset(peer: Peer, command: Command) -> Command:
@@ -157,7 +158,14 @@ def test_the_last_offset_is_where_a_group_without_offsets_begins(
         return command.answer(0, body=f'{{"topicList":["{names}"]}}'.encode())
 
     fake.on(RequestCode.QUERY_CONSUMER_OFFSET, no_offset)
-    fake.on(RequestCode.QUERY_TOPICS_BY_CONSUMER, topics)
+
+    def all_offsets(peer: Peer, command: Command) -> Command:
+        names = "T@g" if stored else "T@other"
+        return command.answer(0, body=f'{{"offsetTable":{{"{names}":{{0:0}}}}}}'.encode())
+
+    if version == "5":
+        fake.on(RequestCode.QUERY_TOPICS_BY_CONSUMER, topics)
+    fake.on(RequestCode.GET_ALL_CONSUMER_OFFSET, all_offsets)
     got: list[bytes] = []
 
     def listen(messages: list[MessageExt]) -> ConsumeResult:

@@ -92,6 +92,8 @@ class Apache:
     name_port: int = 0
     broker_port: int = 0
     broker_name: str = BROKER
+    settings: str = ""
+    """Lines for the broker's configuration."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -144,7 +146,7 @@ class Apache:
             name_port=self.name_port,
             store=self.directory / "store",
         )
-        (self.directory / "broker.conf").write_text(settings)
+        (self.directory / "broker.conf").write_text(settings + self.settings)
 
     def _run(self, which: str, main: str, memory: list[str]) -> None:
         home = f"-Drocketmq.home.dir={self.directory}"

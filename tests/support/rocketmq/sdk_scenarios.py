@@ -61,7 +61,7 @@ class Collector:
             self.messages += messages
         if self._judge is None:
             return ConsumeResult.SUCCESS
-        return self._renewed(messages[0], context)
+        return self._judge(messages[0], context)
 
     def bodies(self) -> list[str]:
         with self._lock:

@@ -171,13 +171,21 @@ class BrokerOffsets:
         return offset if offset or self._has_offsets(queue) else NOT_FOUND
 
     def _has_offsets(self, queue: MessageQueue) -> bool:
-        """Brokers of 4.9 answer 0 for a group without offsets while a topic is young."""
+        """Brokers of 4.9 answer 0 for a group without offsets while a topic is young.
+
+        They can only be asked for the offsets of all groups.
+        """
         if is_retry_topic(queue.topic):
             return True
+        ask, address = self._instance.remoting.ask_blocking, self._address(queue)
         command = Command(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": self._group})
-        remoting = self._instance.remoting
-        answer = remoting.ask_blocking(self._address(queue), command, self._seconds)
-        return answer.code != ResponseCode.SUCCESS or queue.topic in take_topic_list(answer.body)
+        answer = ask(address, command, self._seconds)
+        if answer.code == ResponseCode.SUCCESS:
+            return queue.topic in take_topic_list(answer.body)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            answer = ask(address, Command(RequestCode.GET_ALL_CONSUMER_OFFSET), self._seconds)
+        wanted = f'"{queue.topic}@{self._group}"'.encode()
+        return answer.code != ResponseCode.SUCCESS or wanted in answer.body
 
     def commit_offsets(self, entries: Sequence[OffsetEntry]) -> list[OffsetEntry]:
         """All are sent before the first answer is waited for."""
