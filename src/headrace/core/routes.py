@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import count
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 from headrace.cache import BoundedCache
 from headrace.core.exchange import Exchange, Target
@@ -16,8 +16,12 @@ from headrace.model.message import Destination, Route
 
 MAX_CACHED = 8192
 PREPARE_AGAIN = 3  # times that routes may change during long work
-T = TypeVar("T")
+T = TypeVar("T", bound="Discardable")
 _NO_HEADERS: Mapping[str, object] = {}
+
+
+class Discardable(Protocol):
+    def discard(self) -> None: ...
 
 
 class DefaultRouter:
@@ -89,18 +93,25 @@ class Routes:
             self._cached.keep((exchange_name, key), route)
         return route
 
-    def prepared(self, prepare: Callable[[list[T]], Steps]) -> Generator[None, None, list[T]]:
-        """What ``prepare`` puts into its list in several steps, by the routes at the end of them.
+    def prepared(
+        self, new: Callable[[], T], prepare: Callable[[T], Steps]
+    ) -> Generator[None, None, T]:
+        """Something ``new`` that ``prepare`` fills in several steps, by the routes at their end.
 
         It is done again when routes changed meanwhile; after a few times in one step.
         """
         for attempt in count():
-            epoch, found = self.epoch, list[T]()
-            for _ in prepare(found):
-                if attempt < PREPARE_AGAIN:
-                    yield
+            epoch, found = self.epoch, new()
+            try:
+                for _ in prepare(found):
+                    if attempt < PREPARE_AGAIN:
+                        yield
+            except BaseException:
+                found.discard()
+                raise
             if epoch == self.epoch:
                 return found
+            found.discard()
         raise AssertionError
 
     def find(self, exchange_name: str, keys: Iterable[str], headers: Mapping[str, object]) -> Route:

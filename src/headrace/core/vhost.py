@@ -15,6 +15,7 @@ from headrace.core.exchange import KINDS, Exchange, Target
 from headrace.core.loop_turn import LoopTurn, Steps
 from headrace.core.message_events import MessageEvents
 from headrace.core.policies import OperatorPolicies, Policies, applied_policies
+from headrace.core.publication import Publication
 from headrace.core.queues.queue import Queue
 from headrace.core.reply_to import ReplyAddresses
 from headrace.core.routes import DefaultRouter, Routes
@@ -99,6 +100,10 @@ class Vhost:
             self.exchanges[exchange] = Exchange(exchange, kind, internal=internal)
 
     # -- messages ---------------------------------------------------------------------------------
+
+    def new_publication(self) -> Publication:
+        """For messages that become visible in one step."""
+        return Publication(self.storage, self.counters, self.publish)
 
     def publish(self, batch: PublishedRun) -> bool:
         """Put the messages on every destination of their route; False when one refused some.

@@ -34,6 +34,9 @@ class Paging(Protocol):
     def push(self, run: Run) -> None:
         """Add messages at the end."""
 
+    def adopt(self, other: Paging) -> None:
+        """Add at the end what another one, of the same kind, holds."""
+
     def pull(self) -> list[Run]:
         """Remove some messages from the beginning and bring them into memory."""
 
@@ -91,6 +94,13 @@ class Backlog:
             run.contents = contents.copy()
             run.owned = True
         ready.append(run)
+
+    def append_paged(self, paged: Paging, priority: int = 0) -> None:
+        """Add messages at the end that are paged out already."""
+        assert self._paging is not None
+        self.count += paged.count
+        self.size += paged.size
+        self._paging.adopt(paged)
 
     @property
     def paged_out(self) -> tuple[int, int]:
@@ -270,6 +280,9 @@ class PriorityBacklog:
 
     def append(self, run: Run) -> None:
         self.levels[min(run.priority, len(self.levels) - 1)].append(run)
+
+    def append_paged(self, paged: Paging, priority: int = 0) -> None:
+        self.levels[priority].append_paged(paged)
 
     def head(self) -> Run | None:
         top = self._top()

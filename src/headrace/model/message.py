@@ -7,6 +7,7 @@ A message's content is opaque bytes. What differs between messages and matters t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -173,6 +174,17 @@ class Run:
             deliveries=self.deliveries,
             priority=self.priority,
         )
+
+    def pick(self, start: int, mask: bytes) -> Run:
+        """A new run of the messages from ``start`` on whose byte in ``mask`` is not 0."""
+        stop = start + len(mask)
+        offsets = list(compress(self.offsets[start:stop], mask))
+        if self.contents is not PAGED_OUT:
+            contents = list(compress(self.contents[start:stop], mask))
+            return self.with_contents(contents, offsets, type(self))
+        picked = self.with_contents(PAGED_OUT, offsets, type(self))
+        picked.size = self.size * len(offsets) // max(1, len(self))
+        return picked
 
     def with_contents(self, contents: list[bytes], offsets: Sequence[int], kind: type[Run]) -> Run:
         """A run like this one with other messages, measured as ``kind`` does."""

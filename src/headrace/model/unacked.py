@@ -6,6 +6,7 @@ more than the message, and `multiple` would have to scan them all.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
@@ -18,6 +19,7 @@ from headrace.model.message import Run
 Owner = TypeVar("Owner")  # who the messages were taken from and are counted against
 
 _TRIM = 64
+_OUTSTANDING = bytes([1]) + bytes(255)  # marks of what is settled -> of what is not
 
 
 class Lease(Generic[Owner]):
@@ -49,6 +51,11 @@ class SettledRange(Generic[Owner]):
     @property
     def count(self) -> int:
         return self.stop - self.start
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they have."""
+        return self.run.size * self.count // len(self.run.offsets)
 
     def piece(self) -> Run:
         """The messages themselves, for giving them back."""
@@ -112,16 +119,21 @@ class Unacked(Generic[Owner]):
         """Whether the tag is outstanding (or was taken back, so that settling it is no error)."""
         return tag in self.expired or self._find(tag) is not None
 
-    def take_upto(self, tag: int) -> list[SettledRange[Owner]]:
-        """Settle every outstanding tag up to ``tag`` (0 = all)."""
+    def take_upto(self, tag: int, limit: int = sys.maxsize) -> list[SettledRange[Owner]]:
+        """Settle outstanding tags up to ``tag`` (0 = all); of at most ``limit`` leases."""
         if tag and not self.knows(tag):
             raise PreconditionFailed(f"unknown delivery tag {tag}")
+        return self.take_oldest(tag or sys.maxsize, limit)
+
+    def take_oldest(self, tag: int, limit: int) -> list[SettledRange[Owner]]:
+        """The same; the tag need not be outstanding. One part for each lease."""
         settled: list[SettledRange[Owner]] = []
         for lease in islice(self._leases, self._head, None):
-            if tag and lease.first > tag:
+            if lease.first > tag or len(settled) == limit:
                 break
-            high = min(tag - lease.first + 1, len(lease.run.offsets)) if tag else None
-            settled += self._take_live(lease, high)
+            high = min(tag - lease.first + 1, len(lease.run.offsets))
+            if lease.live and high > lease.start:
+                settled += self._take_live(lease, high)
         self._trim()
         return settled
 
@@ -142,9 +154,10 @@ class Unacked(Generic[Owner]):
 
     def expire(self, lease: Lease[Owner]) -> list[SettledRange[Owner]]:
         """Take back what is left of a lease; settling it later is forgiven."""
-        settled = self._take_live(lease, None)
-        for part in settled:
+        stop = len(lease.run.offsets)
+        for part in _outstanding(lease, lease.start, stop):
             self.expired.add(lease.first + part.start, lease.first + part.stop)
+        settled = self._take_live(lease, stop) if lease.live else []
         self._trim()
         return settled
 
@@ -186,18 +199,21 @@ class Unacked(Generic[Owner]):
         if not lease.live:
             self._dead += 1
 
-    def _take_live(self, lease: Lease[Owner], high: int | None) -> list[SettledRange[Owner]]:
-        end = len(lease.run.offsets) if high is None else high
-        if not lease.live or end <= lease.start:
-            return []
-        settled = _outstanding(lease, lease.start, end)
-        taken = sum(part.count for part in settled)
+    def _take_live(self, lease: Lease[Owner], stop: int) -> list[SettledRange[Owner]]:
+        """All that is outstanding before ``stop``, as one part or none."""
+        owner, run, start, done = lease.owner, lease.run, lease.start, lease.done
+        lease.start = stop
+        if done is None or done.find(1, start, stop) < 0:
+            part = SettledRange(owner, run, start, stop)
+        else:
+            mask = bytes(done[start:stop]).translate(_OUTSTANDING)
+            part = SettledRange(owner, run.pick(start, mask), 0, mask.count(1))
+        taken = part.count
         lease.live -= taken
         self.count -= taken
-        lease.start = end
         if not lease.live:
             self._dead += 1
-        return settled
+        return [part] if taken else []
 
     def _trim(self) -> None:
         """Drop settled leases: all at the head, and those behind a stuck one now and then."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple, Protocol
 
-from headrace.core.loop_turn import LoopTurn
+from headrace.core.loop_turn import LoopTurn, Steps
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.errors import PreconditionFailed
@@ -14,6 +15,7 @@ from headrace.model.unacked import Lease, SettledRange, Unacked
 from headrace.wire.amqp.content import with_delivery_count
 
 OUT_HIGH = 1 << 20  # bytes collected for one socket in one turn before consumers must wait
+SETTLE_AT_ONCE = 64  # leases
 HELD_LIMIT = 16 << 20  # bytes a channel holds unacknowledged in memory; more is only stored
 UNLIMITED = 1024  # messages handed to a consumer without a limit before others get a look
 
@@ -181,11 +183,25 @@ class BaseChannel:
             raise PreconditionFailed(f"unknown delivery tag {unknown}")
 
     def acknowledge_upto(self, tag: int) -> None:
-        self._acknowledge(self.unacked.take_upto(tag))
+        """Acknowledge every outstanding tag up to ``tag`` (0 = all)."""
+        self._settle_upto(tag, self._acknowledge)
 
-    def acknowledge_these(self, tags: Iterable[tuple[int, int]]) -> None:
-        """What is outstanding in ranges of tags, stops exclusive."""
-        self._acknowledge(self._take_these(tags))
+    def _settle_upto(
+        self, tag: int, settle: Callable[[list[SettledRange[Consumer]]], None]
+    ) -> None:
+        """Settle what is outstanding; if that is very much, over several loop turns."""
+        last = self.delivery_tag  # what is delivered from now on is not meant
+        parts = self.unacked.take_upto(tag, SETTLE_AT_ONCE)
+        settle(parts)
+        if len(parts) == SETTLE_AT_ONCE:
+            self.output.turn.run(self._settle_rest(tag or last, settle))
+
+    def _settle_rest(
+        self, tag: int, settle: Callable[[list[SettledRange[Consumer]]], None]
+    ) -> Steps:
+        while parts := self.unacked.take_oldest(tag, SETTLE_AT_ONCE):
+            settle(parts)
+            yield
 
     def _take_these(self, tags: Iterable[tuple[int, int]]) -> list[SettledRange[Consumer]]:
         return [part for start, stop in tags for part in self.unacked.take_between(start, stop)]
@@ -197,13 +213,22 @@ class BaseChannel:
             self.acked += part.count
             part.owner.queue.acknowledge(part)
 
+    def acknowledge_counted(self, counts: Mapping[Consumer, tuple[int, int]]) -> None:
+        """Messages and bytes that were taken of each consumer are acknowledged."""
+        self._credit()
+        for consumer, (count, size) in counts.items():
+            if consumer.tag:
+                self.unacked_count -= count
+                self.unacked_bytes -= size
+            self.acked += count
+            consumer.queue.acknowledge_counted(consumer, count)
+
     def reject(self, tag: int, *, multiple: bool, requeue: bool) -> None:
         """Give messages back, or give them up."""
-        unknown = None
         if multiple:
-            parts = self.unacked.take_upto(tag)
-        else:
-            parts, unknown = self.unacked.take(tag, tag)
+            self._settle_upto(tag, partial(self._return, requeue=requeue))
+            return
+        parts, unknown = self.unacked.take(tag, tag)
         self._return(parts, requeue=requeue)
         if unknown is not None:
             raise PreconditionFailed(f"unknown delivery tag {unknown}")
@@ -240,13 +265,13 @@ class BaseChannel:
 
     def recover(self) -> None:
         """Everything unacknowledged goes back to its queue."""
-        self.return_to_queues(self.unacked.take_upto(0), requeue=True)
+        self._settle_upto(0, partial(self.return_to_queues, requeue=True))
 
     def release_credit(self, part: SettledRange[Consumer]) -> None:
         """The messages are not held any more."""
         if part.owner.tag:
             self.unacked_count -= part.count
-            self.unacked_bytes -= part.run.size * part.count // len(part.run.offsets)
+            self.unacked_bytes -= part.size
 
     def _credit(self) -> None:
         """With a limit shared by the channel, any settling may let any of its queues go on.

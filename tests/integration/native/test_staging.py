@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -14,11 +17,14 @@ from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.core import loop_turn
 from headrace.core.loop_turn import LoopTurn
+from headrace.core.publication import Publication
 from headrace.core.spark_support import staged_batches
+from headrace.core.spark_support.staged_batches import StagedBatches
 from headrace.server import process
 from headrace.server.native import spark_support
 from headrace.server.native.session import Session
-from headrace.testing import run_broker
+from headrace.store.log import group_commit
+from headrace.testing import run_broker, wait_for
 from headrace.wire.native.payloads import Op
 
 MESSAGE = {"exchange": "", "key": "q", "body": b"x"}
@@ -121,9 +127,9 @@ def test_a_batch_is_prepared_over_several_turns(
 
     prepare = spark_support._prepare
 
-    def noted(session: Session, data: bytes) -> Callable[[], object]:
+    def noted(session: Session, publication: Publication, data: bytes) -> None:
         used.add(now[0])
-        return prepare(session, data)
+        prepare(session, publication, data)
 
     ticks = count()
     monkeypatch.setattr(LoopTurn, "finish", counted)
@@ -144,9 +150,9 @@ def test_a_large_request_is_staged_in_pieces(
     pieces: list[int] = []
     prepare = spark_support._prepare
 
-    def noted(session: Session, data: bytes) -> Callable[[], object]:
+    def noted(session: Session, publication: Publication, data: bytes) -> None:
         pieces.append(len(data))
-        return prepare(session, data)
+        prepare(session, publication, data)
 
     monkeypatch.setattr(spark_support, "_prepare", noted)
     bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
@@ -160,9 +166,9 @@ def test_a_batch_discarded_during_its_publication_is_not_published(
 ) -> None:
     prepare = spark_support._prepare
 
-    def discarded(session: Session, data: bytes) -> Callable[[], object]:
+    def discarded(session: Session, publication: Publication, data: bytes) -> None:
         session.open_vhost.staging.discard("guest/sink", 0)
-        return prepare(session, data)
+        prepare(session, publication, data)
 
     monkeypatch.setattr(spark_support, "_prepare", discarded)
     bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
@@ -171,3 +177,40 @@ def test_a_batch_discarded_during_its_publication_is_not_published(
     with pytest.raises(HeadraceError, match="discarded"):
         bulk.publish_staged("sink", 0, ["a"])
     assert bulk.call(Op.GET, queue="q", auto_ack=True).get("message") is None
+
+
+def test_a_repeated_publication_waits_for_the_sync_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_sync, is_published, seen = threading.Event(), StagedBatches.is_published, list[bool]()
+    may_sync.set()
+
+    def wait(name: str) -> None:
+        if name == "journal.written":
+            assert may_sync.wait(60)
+
+    def noted(self: StagedBatches, query: str, batch: int) -> bool:
+        seen.append(is_published(self, query, batch))
+        return seen[-1]
+
+    monkeypatch.setattr(group_commit, "failpoint", wait)
+    monkeypatch.setattr(StagedBatches, "is_published", noted)
+    with ExitStack() as stack:
+        running = stack.enter_context(run_broker(data_dir=tmp_path))
+        settings = Settings(port=running.native_port or 0)
+        first, second = (stack.enter_context(BulkConnection(settings)) for _ in range(2))
+        pool = stack.enter_context(ThreadPoolExecutor())
+        stack.callback(may_sync.set)
+        first.call(Op.QUEUE_DECLARE, name="q", durable=True)
+        first.stage("sink", 0, "a", [MESSAGE])
+        may_sync.clear()
+        one = pool.submit(first.publish_staged, "sink", 0, ["a"])
+        wait_for(lambda: len(seen) >= 2)  # the second time it was about to be published
+        two = pool.submit(second.publish_staged, "sink", 0, ["a"])
+        wait_for(lambda: True in seen)
+
+        with pytest.raises(TimeoutError):
+            two.result(0.3)
+        assert not one.done()
+        may_sync.set()
+        assert (one.result(60), two.result(60)) == (True, False)

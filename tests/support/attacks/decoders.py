@@ -110,7 +110,7 @@ def large_batches(target: Target) -> Steps:
             pass
 
 
-def _staged(target: Target, topic: str | None) -> BulkConnection:
+def _staged(target: Target, topic: str | None, mode: int = 2) -> BulkConnection:
     """240 MB, staged for a queue or a topic."""
     bulk = _native(target, USER)
     bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
@@ -118,15 +118,22 @@ def _staged(target: Target, topic: str | None) -> BulkConnection:
         bulk.call(Op.TOPIC_DECLARE, name=topic)
     one: dict[str, object] = {"body": bytes(1000)}
     if topic is None:
-        one |= {"exchange": "", "key": "q", "properties": {"delivery_mode": 2}}
+        one |= {"exchange": "", "key": "q", "properties": {"delivery_mode": mode}}
     for _ in range(96):
         bulk.stage("query", 0, "a", [one] * 2500, topic=topic)
     return bulk
 
 
-@attack("publication of a staged batch of 240 MB to a queue", memory_mib=1024)
+@attack("publication of a staged batch of 240 MB to a queue, persistent", memory_mib=1024)
 def publish_batch(target: Target) -> Steps:
     bulk = _staged(target, None)
+    yield
+    assert bulk.publish_staged("query", 0, ["a"])
+
+
+@attack("publication of a staged batch of 240 MB to a queue, not persistent", memory_mib=128)
+def publish_transient_batch(target: Target) -> Steps:
+    bulk = _staged(target, None, mode=1)
     yield
     assert bulk.publish_staged("query", 0, ["a"])
 

@@ -48,7 +48,7 @@ def durable_dead_letters(target: Target) -> Steps:
     link.barrier()
 
 
-@attack("commit of a transaction with 100,000 publishes")
+@attack("commit of a transaction with 100,000 publishes to 100 queues")
 def large_commit(target: Target) -> Steps:
     link = target.amqp()
     for i in range(100):
@@ -59,6 +59,24 @@ def large_commit(target: Target) -> Steps:
         [method_frame(1, m.BasicPublish(routing_key=f"q{i % 100}")) + body for i in range(100_000)]
     )
     yield
+    _commit(link)
+
+
+def _two_keys(link: UserLink, mode: int = 2, count: int = 100_000) -> None:
+    """Publishes whose keys alternate, so that no two of them can be joined."""
+    for key in "ab":
+        bind = m.QueueBind(queue="q", exchange="amq.direct", routing_key=key)
+        link.call(1, bind, m.QueueBindOk)
+    _publish_by(link, "amq.direct", mode, count)
+
+
+def _publish_by(link: UserLink, exchange: str, mode: int = 2, count: int = 100_000) -> None:
+    body = make_content(Properties(delivery_mode=mode), b"x" * 100, 1)
+    publishes = [m.BasicPublish(exchange=exchange, routing_key=key) for key in "ab"]
+    link.flood_methods([method_frame(1, publishes[i % 2]) + body for i in range(count)])
+
+
+def _commit(link: UserLink) -> None:
     link.send(1, m.TxCommit())
     link.wait_for(m.TxCommitOk, 1, 60)
 
@@ -67,20 +85,51 @@ def large_commit(target: Target) -> Steps:
 def mixed_commit(target: Target) -> Steps:
     link = target.amqp()
     declare(link, "q", durable=True)
-    for key in "ab":
-        bind = m.QueueBind(queue="q", exchange="amq.direct", routing_key=key)
-        link.call(1, bind, m.QueueBindOk)
     link.call(1, m.TxSelect(), m.TxSelectOk)
-    body = make_content(Properties(delivery_mode=2), b"x" * 100, 1)
-    link.flood_methods(
-        [
-            method_frame(1, m.BasicPublish(exchange="amq.direct", routing_key="ab"[i % 2])) + body
-            for i in range(100_000)
-        ]
-    )
+    _two_keys(link)
     yield
-    link.send(1, m.TxCommit())
-    link.wait_for(m.TxCommitOk, 1, 60)
+    _commit(link)
+
+
+@attack("the same, not persistent")
+def transient_commit(target: Target) -> Steps:
+    link = target.amqp()
+    declare(link, "q", durable=True)
+    link.call(1, m.TxSelect(), m.TxSelectOk)
+    _two_keys(link, mode=1)
+    yield
+    _commit(link)
+
+
+@attack("the same to a queue with priorities")
+def priority_commit(target: Target) -> Steps:
+    link = target.amqp()
+    declare(link, "q", durable=True, x_max_priority=5)
+    link.call(1, m.TxSelect(), m.TxSelectOk)
+    _two_keys(link)
+    yield
+    _commit(link)
+
+
+@attack("the same to a queue with a length limit")
+def limited_commit(target: Target) -> Steps:
+    link = target.amqp()
+    declare(link, "q", durable=True, x_max_length=10)
+    link.call(1, m.TxSelect(), m.TxSelectOk)
+    _two_keys(link)
+    yield
+    _commit(link)
+
+
+@attack("the same to a topic")
+def topic_commit(target: Target) -> Steps:
+    link = target.amqp()
+    declared = m.ExchangeDeclare(exchange="topic.t", type="x-topic", durable=True)
+    link.call(1, declared, m.ExchangeDeclareOk)
+    link.call(1, m.TxSelect(), m.TxSelectOk)
+    _publish_by(link, "topic.t")
+    yield
+    _commit(link)
 
 
 @attack("commit of a transaction with 100,000 acks of every other message")
@@ -92,8 +141,70 @@ def large_ack(target: Target) -> Steps:
     _take(link, "q", 200_000)
     link.flood_methods([method_frame(1, m.BasicAck(i)) for i in range(1, 200_001, 2)])
     yield
-    link.send(1, m.TxCommit())
-    link.wait_for(m.TxCommitOk, 1, 60)
+    _commit(link)
+
+
+@attack("commit of a transaction with 50,000 rejections of every other message")
+def large_reject(target: Target) -> Steps:
+    link = target.amqp()
+    declare(link, "dead", durable=True)
+    declare(link, "q", durable=True, x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    link.flood("q", 100_000, mode=2)
+    link.call(1, m.TxSelect(), m.TxSelectOk)
+    _take(link, "q", 100_000)
+    link.flood_methods(
+        [method_frame(1, m.BasicReject(i, requeue=False)) for i in range(1, 100_001, 2)]
+    )
+    yield
+    _commit(link)
+
+
+def _single_deliveries(target: Target, **arguments: object) -> UserLink:
+    """100,000 messages, delivered one by one because their keys alternate."""
+    link = target.amqp()
+    declare(link, "q", durable=True, **arguments)
+    _two_keys(link)
+    _take(link, "q", 100_000)
+    return link
+
+
+@attack("one ack of 100,000 messages that were delivered one by one")
+def ack_single_deliveries(target: Target) -> Steps:
+    link = _single_deliveries(target)
+    yield
+    link.send(1, m.BasicAck(delivery_tag=0, multiple=True))
+    link.barrier()
+
+
+@attack("one nack of 100,000 messages that were delivered one by one, to requeue them")
+def requeue_single_deliveries(target: Target) -> Steps:
+    link = _single_deliveries(target)
+    link.call(1, m.BasicQos(prefetch_count=1, global_=True), m.BasicQosOk)
+    yield
+    link.send(1, m.BasicNack(delivery_tag=0, multiple=True, requeue=True))
+    link.barrier()
+
+
+@attack("a channel with 100,000 messages that were delivered one by one is closed")
+def close_single_deliveries(target: Target) -> Steps:
+    link = _single_deliveries(target)
+    yield
+    link.send(1, m.ChannelClose(reply_code=200, reply_text=""))
+    link.wait_for(m.ChannelCloseOk, 1, 60)
+    wait_for(lambda: target.depth("q") == 100_000, timeout=60)
+
+
+@attack("nack of 100,000 messages between acknowledged ones, into dead letters")
+def nack_with_gaps(target: Target) -> Steps:
+    link = target.amqp()
+    declare(link, "dead", x_max_length=10)
+    declare(link, "q", durable=True, x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    link.flood("q", 200_000, mode=2)
+    _take(link, "q", 200_000)
+    link.flood_methods([method_frame(1, m.BasicAck(i)) for i in range(1, 200_001, 2)])
+    yield
+    link.send(1, m.BasicNack(delivery_tag=0, multiple=True, requeue=False))
+    link.barrier(120)
 
 
 @attack("a transaction of 2,000,000 publishes that is never committed, watermark 200 MiB",

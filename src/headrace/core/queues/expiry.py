@@ -47,9 +47,7 @@ class MessageExpiry:
 
     def expires_at(self, ttl_ms: int | None, *, is_marked: bool) -> int | None:
         """When a message that arrives now expires; None: never."""
-        limit = self.ttl_ms
-        if ttl_ms is None or (limit is not None and limit < ttl_ms):
-            ttl_ms = limit
+        ttl_ms = self.shorter_ttl(ttl_ms)
         if ttl_ms is None:
             return None
         now = self._timers.clock.now_ms()
@@ -57,6 +55,11 @@ class MessageExpiry:
             self.marked_at = now
         self.is_active = True
         return now + ttl_ms
+
+    def shorter_ttl(self, ttl_ms: int | None) -> int | None:
+        """The TTL of a message, or that of the queue if it is shorter."""
+        limit = self.ttl_ms
+        return limit if ttl_ms is None or (limit is not None and limit < ttl_ms) else ttl_ms
 
     def stored_expires_at(self, stored: StoredRun) -> int | None:
         """The same for messages paged in: they aged while they were on disk."""
@@ -93,10 +96,14 @@ class MessageExpiry:
             self._overdue = 0
             return True
         self._overdue = now
+        self.dispatch_later()
+        return False
+
+    def dispatch_later(self) -> None:
+        """There is more to drop: go on in another loop turn."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._turn.later(self)
-        return False
 
     def work(self) -> None:
         """Continue with what has expired, in a later loop turn."""

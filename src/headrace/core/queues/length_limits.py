@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import ClassVar
 
 from headrace.model.backlog import Backlog, PriorityBacklog
-from headrace.model.message import PAGED_OUT, Run
+from headrace.model.message import PAGED_OUT, PublishedRun, Run
 from headrace.model.queue_arguments import QueueSettings
 from headrace.wire.amqp.content import body_size
+
+DROP_AT_ONCE = 500
 
 
 class BodySizedRun(Run):
@@ -16,6 +19,18 @@ class BodySizedRun(Run):
 
     __slots__ = ()
     measure: ClassVar[Callable[[bytes], int]] = body_size
+
+
+def refused_run(published: PublishedRun, contents: list[bytes]) -> Run:
+    """Messages that found no room, for the dead-letter exchange; they never had offsets."""
+    return Run(
+        published.route,
+        contents,
+        range(len(contents)),
+        0,
+        channel_number=published.channel_number,
+        persistent=published.persistent,
+    )
 
 
 def measured(run: Run, kind: type[Run]) -> Run:
@@ -54,12 +69,16 @@ def count_that_fits(
 
 
 def take_excess(backlog: Backlog | PriorityBacklog, settings: QueueSettings) -> list[Run]:
-    """Remove the messages at the head that are over the limits."""
+    """Remove the messages at the head that are over the limits.
+
+    Of those that must be paged in first, a part: the more there are, the more of them.
+    """
     excess: list[Run] = []
+    at_once = max(DROP_AT_ONCE, backlog.count >> 7) if backlog.paged_out[0] else sys.maxsize
     if settings.max_length is not None:
-        while (over := backlog.count - settings.max_length) > 0:
+        while len(excess) < at_once and (over := backlog.count - settings.max_length) > 0:
             excess.append(backlog.take(over))
-    if settings.max_length_bytes is not None:
-        while backlog.count and backlog.size > settings.max_length_bytes:
+    if (most := settings.max_length_bytes) is not None:
+        while len(excess) < at_once and backlog.count and backlog.size > most:
             excess.append(backlog.take(1))
     return excess

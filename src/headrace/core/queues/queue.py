@@ -35,6 +35,7 @@ from headrace.core.queues.dead_message_removal import DeadMessageRemoval
 from headrace.core.queues.dispatch import Dispatcher
 from headrace.core.queues.expiry import IdleExpiry, MessageExpiry
 from headrace.core.queues.paging import QueuePaging, restore_priorities
+from headrace.core.queues.prepared_puts import RESIDENT_LIMIT, PreparedPuts, by_priority, shifted
 from headrace.core.storage import LEVELS
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import AccessRefused
@@ -43,10 +44,8 @@ from headrace.model.message import PAGED_OUT, PublishedRun, Run
 from headrace.model.policy import NO_POLICIES
 from headrace.model.queue_arguments import QueueSettings
 from headrace.model.unacked import Lease, SettledRange
-from headrace.store.api.message_log import MessageLog, StoredRun
-from headrace.wire.amqp.properties import priority as priority_of
+from headrace.store.api.message_log import StoredRun
 
-RESIDENT_LIMIT = 8 << 20  # bytes of one queue's messages in memory; the rest is paged out
 DEAD_LETTER_AT_ONCE = 32  # messages that are dead-lettered in one step
 
 
@@ -105,7 +104,7 @@ class Queue:
         self._dead_removal = DeadMessageRemoval(services.turn, self._pieces, self._remove)
         stored = self._new_paging()
         if self._log is not None:
-            self._restore(self._log, stored)
+            self.next_offset = stored.restore(self._log, clean=services.storage.clean)
         self.backlog: Backlog | PriorityBacklog = (
             Backlog(stored, RESIDENT_LIMIT)
             if settings.max_priority is None
@@ -143,23 +142,14 @@ class Queue:
         if limited and self.backlog.count:
             self.mark()
 
-    def _new_paging(self) -> QueuePaging:
+    def _new_paging(self, resident: int = 0) -> QueuePaging:
         scratch = self.services.storage.scratch
-        return QueuePaging(scratch, self._log, self.number or 0, self._paged_in)
+        return QueuePaging(scratch, self._log, self.number or 0, self._paged_in, resident)
 
     def _paged_in(self, stored: StoredRun) -> int | None:
         """Count messages that are paged in; returns when they expire."""
         self.counters.read_back += len(stored.offsets)
         return self._expiry.stored_expires_at(stored)
-
-    def _restore(self, log: MessageLog, paging: QueuePaging) -> None:
-        """Find what the log holds of this queue."""
-        number = self.number or 0
-        self.next_offset = log.reads.next_offset(number)
-        count, size = log.reads.live(number)
-        paging.restore(0, self.next_offset, count, size)
-        if not self.services.storage.clean:
-            paging.suspect_below = self.next_offset
 
     # -- messages in --------------------------------------------------------------------------
 
@@ -230,32 +220,37 @@ class Queue:
             return True
         n = len(published.contents)
         published.refused = (published.refused or set()) | set(range(n - len(rest), n))
-        if self.settings.overflow == "reject-publish-dlx" and self._has_dead_letter_exchange:
-            run = Run(
-                published.route,
-                rest,
-                range(len(rest)),
-                0,
-                channel_number=published.channel_number,
-                persistent=published.persistent,
-            )
-            self._dead_letter(self, run, "maxlen")
+        if (
+            self.settings.overflow == "reject-publish-dlx"
+            and self.settings.dead_letter_exchange is not None
+        ):
+            self._dead_letter(self, limits.refused_run(published, rest), "maxlen")
         return False
 
     def _append_limited(self, published: PublishedRun, contents: list[bytes]) -> None:
-        n = len(contents)
-        offsets = range(first := self._number(published, n), first + n)
-        measure = self._run_type.measure
-        if self.settings.max_priority is None:
-            self._append(published, contents, sum(map(measure, contents)), offsets)
-            return
-        by_level: dict[int, list[int]] = {}
-        for index, content in enumerate(contents):
-            by_level.setdefault(priority_of(content), []).append(index)
-        for level, indices in by_level.items():
-            members = [contents[index] for index in indices]
-            numbers = [offsets[index] for index in indices]
-            self._append(published, members, sum(map(measure, members)), numbers, level)
+        first = self._number(published, len(contents))
+        for level, members, indices in by_priority(contents, self.settings.max_priority):
+            size = sum(map(self._run_type.measure, members))
+            self._append(published, members, size, shifted(indices, first), level)
+
+    def prepare(self) -> PreparedPuts | None:
+        """For many messages that come in one step; None: each must be looked at then."""
+        if self._has_limits and self.settings.overflow != "drop-head":
+            return None
+        highest, ttl = self.settings.max_priority, self._expiry.shorter_ttl
+        return PreparedPuts(self._new_paging, self._run_type, self._level, highest, ttl)
+
+    def put_prepared(self, prepared: PreparedPuts) -> int:
+        """Accept what was prepared; returns the first offset."""
+        first = self.next_offset
+        self.next_offset += prepared.count
+        self.counters.published += prepared.count
+        self._expiry.is_active = self._expiry.is_active or prepared.is_expiring
+        for priority, paged in prepared.paged.items():
+            paged.place(first, self.services.clock.now_ms())
+            self.backlog.append_paged(paged, priority)
+        self.mark()
+        return first
 
     # -- messages out -------------------------------------------------------------------------
 
@@ -283,6 +278,8 @@ class Queue:
         if dropped:
             self.counters.dropped += sum(map(len, dropped))
             self._dead_removal.add(dropped, "maxlen")
+            if self.backlog.paged_out[0]:
+                self._expiry.dispatch_later()  # there may be more
 
     def take_one(self) -> Run | None:
         """The next message, for a get; None when there is none."""
@@ -346,16 +343,23 @@ class Queue:
 
     def acknowledge(self, part: SettledRange[Consumer]) -> None:
         """Settle acknowledged messages."""
-        count = part.count
-        part.owner.unacked -= count
+        self._settle(part.run, part.run.offsets[part.start : part.stop])
+        if self._events.on:
+            self.note_acknowledged(part)
+        self.acknowledge_counted(part.owner, part.count)
+
+    def acknowledge_counted(self, owner: Consumer, count: int) -> None:
+        """Messages were acknowledged; what is stored of them is settled by the caller."""
+        owner.unacked -= count
         self.unacked -= count
         self.counters.acked += count
-        offsets = part.run.offsets[part.start : part.stop]
-        self._settle(part.run, offsets)
-        if self._events.on:
-            self._record_event(events.ACKNOWLEDGED, part.run, offsets, part.owner.tag)
         if self.backlog.count and not self.marked:
             self.mark()
+
+    def note_acknowledged(self, part: SettledRange[Consumer]) -> None:
+        """For the topic `$events`."""
+        offsets = part.run.offsets[part.start : part.stop]
+        self._record_event(events.ACKNOWLEDGED, part.run, offsets, part.owner.tag)
 
     def requeue(self, parts: Iterable[SettledRange[Consumer]]) -> None:
         """Put the messages back in order, marked as redelivered."""
@@ -396,13 +400,9 @@ class Queue:
 
     # -- dead letters -------------------------------------------------------------------------
 
-    @property
-    def _has_dead_letter_exchange(self) -> bool:
-        return self.settings.dead_letter_exchange is not None
-
     def _pieces(self, run: Run) -> Iterator[Run]:
         """The parts of the run that are removed in one step each."""
-        if not self._has_dead_letter_exchange:
+        if self.settings.dead_letter_exchange is None:
             yield run
             return
         for one in self._new_paging().load(run) if run.contents is PAGED_OUT else [run]:
@@ -413,7 +413,7 @@ class Queue:
         """Dead-letter or drop the messages, in one atomic group of the log."""
         with self.services.storage.atomic():
             event = events.DROPPED
-            if self._has_dead_letter_exchange:
+            if self.settings.dead_letter_exchange is not None:
                 event = events.DEAD_LETTERED
                 self.counters.dead_lettered += len(run)
                 self._dead_letter(self, run, reason)

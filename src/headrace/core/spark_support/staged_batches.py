@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from headrace.core.clock import Timer
 from headrace.core.loop_turn import Steps
+from headrace.core.publication import Publication
 from headrace.core.routes import Routes
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import NotFound, PreconditionFailed, ResourceError
@@ -29,7 +30,7 @@ MIN_PIECE = 4096  # bytes that a request counts, however small: it is a few obje
 FORGET_AFTER_MS = 3_600_000
 
 Key = tuple[str, int]  # query, batch
-Prepare = Callable[[bytes], Callable[[], object]]  # checks; what it returns publishes
+Prepare = Callable[[Publication, bytes], None]  # checks what was staged, and adds it
 Refusal = Callable[[int], str | None]  # why a file with this descriptor cannot stay open
 
 
@@ -150,7 +151,13 @@ class StagedBatches:
         return row is not None and log is not None and log.reads.next_offset(row.id) > batch
 
     def publish(
-        self, routes: Routes, query: str, batch: int, attempts: list[str], prepare: Prepare
+        self,
+        routes: Routes,
+        new: Callable[[], Publication],
+        query: str,
+        batch: int,
+        attempts: list[str],
+        prepare: Prepare,
     ) -> Generator[None, None, int | None]:
         """Publish everything that these attempts staged, as one record with the batch's number.
 
@@ -170,23 +177,24 @@ class StagedBatches:
             )
         places = [place for one in sorted(attempts) if staged for place in staged.attempts[one]]
 
-        def prepared(into: list[Callable[[], object]]) -> Steps:
+        def prepared(publication: Publication) -> Steps:
             for place in places:
                 if staged is None or self._batches.get((query, batch)) is not staged:
                     break
-                into.append(prepare(staged.read(*place)))
+                prepare(publication, staged.read(*place))
                 yield
 
-        steps = yield from routes.prepared(prepared)
+        publication = yield from routes.prepared(new, prepared)
         if self.is_published(query, batch):
+            publication.discard()
             return None
         if self._batches.get((query, batch)) is not staged:
+            publication.discard()
             raise NotFound(f"batch {batch} of '{query}' was discarded during its publication")
         row = self._row(query)
         last = log.reads.next_offset(row.id)
         with self._storage.atomic():
-            for step in steps:
-                step()
+            publication.publish()
             if last:
                 log.settle(row.id, range(last - 1, last))
             position = log.append(

@@ -22,7 +22,7 @@ from headrace.model.message import PublishedRun, Route
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import EntryFields, decode_entry
-from headrace.store.topics.types import TopicSpec
+from headrace.store.topics.types import Entry, TopicSpec
 
 logger = logging.getLogger(__name__)
 
@@ -83,17 +83,30 @@ class LogSink:
         self._topic = topic
         self.name = topic_exchange_name(topic.name)
 
-    def put(self, batch: PublishedRun) -> bool:
+    def entries(self, batch: PublishedRun) -> list[Entry]:
         key = batch.route.key
-        entries = [entry_of(content, key) for content in batch.contents]
-        try:
-            appended = self._topic.append(entries, tapped=False)
-        except BrokerError as error:
-            logger.error("topic '%s' took nothing: %s", self._topic.name, error)
+        return [entry_of(content, key) for content in batch.contents]
+
+    def put(self, batch: PublishedRun) -> bool:
+        position = self.prepare(self.entries(batch))()
+        if position is None:
             batch.refused = set(range(len(batch.contents)))
             return False
-        batch.position = max(batch.position, appended.position)
+        batch.position = max(batch.position, position)
         return True
+
+    def prepare(self, entries: Sequence[Entry]) -> Callable[[], int | None]:
+        """Encode entries; what is returned appends them, and returns the position to wait for."""
+        append = self._topic.prepare(entries, tapped=False)
+
+        def appended() -> int | None:
+            try:
+                return append().position
+            except BrokerError as error:
+                logger.error("topic '%s' took nothing: %s", self._topic.name, error)
+                return None
+
+        return appended
 
 
 class EngineSink:

@@ -24,7 +24,7 @@ from headrace.wire.amqp.method_codec import Method
 from headrace.wire.amqp.values import short_string
 
 if TYPE_CHECKING:
-    from headrace.server.amqp.transaction import Transaction
+    from headrace.server.amqp.transaction import TakenAcks, Transaction
 
 _tag_bytes = Struct(">Q").pack
 _CONSUME_IDS = (60, 20)
@@ -190,21 +190,36 @@ class Channel(BaseChannel):
 
     def recover(self) -> None:
         """Everything goes back but what the running transaction has settled."""
-        if self.transaction is None:
+        if self.transaction is None or not self.transaction.acks:
             super().recover()
             return
         free = self.transaction.claimed.missing(1, self.delivery_tag + 1)
         self.return_to_queues(self._take_these(free), requeue=True)
+
+    def acknowledge_taken(self, taken: TakenAcks) -> None:
+        """Acknowledge what a transaction has taken, without a look at single messages."""
+        vhost = self.owner.open_vhost
+        if vhost.events.on:
+            for part in taken.parts:
+                part.owner.queue.note_acknowledged(part)
+        if vhost.storage.log is not None:
+            vhost.storage.log.settle_ranges(taken.ranges)
+        self.unacked.count -= sum(count for count, _ in taken.counts.values())
+        self.acknowledge_counted(taken.counts)
 
     # -- life -----------------------------------------------------------------------------------
 
     def release(self) -> None:
         """The channel ends: consumers go, unacknowledged messages return to their queues."""
         self.closing = True
+        taken = []
         if self.transaction is not None:
+            taken = self.transaction.give_up_acks()
             self.transaction.rollback()
         self.close_reply_address()
         self.drop_consumers()
+        self.unacked.count -= sum(part.count for part in taken)
+        self.return_to_queues(taken, requeue=True)
 
     def close_reply_address(self) -> None:
         if self.reply_address is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.cache import BoundedCache
 from headrace.core.exchange import Exchange
 from headrace.core.loop_turn import Steps
+from headrace.core.publication import Publication
 from headrace.errors import AccessRefused, PreconditionFailed, Unsupported
 from headrace.model.message import PublishedRun, Route
 from headrace.server.amqp.channel import Channel
@@ -39,7 +40,32 @@ class ResolvedRoute(NamedTuple):
 
 
 Publish = tuple[bytes, int, int, list[bytes], int]  # key, flags, mode, contents, size
-Prepared = tuple[PublishedRun, ResolvedRoute]
+
+
+class PreparedPublishes:
+    """The publishes of a transaction, once they are checked."""
+
+    __slots__ = ("dropped", "exchanges", "publication", "unroutable")
+
+    def __init__(self, publication: Publication) -> None:
+        self.publication = publication
+        self.exchanges: dict[Exchange, tuple[int, int]] = {}  # published, routed
+        self.dropped = 0
+        self.unroutable: list[PublishedRun] = []  # to be returned
+
+    def add(self, batch: PublishedRun, resolved: ResolvedRoute) -> None:
+        n, destinations = len(batch.contents), len(batch.route.destinations)
+        published, routed = self.exchanges.get(resolved.exchange, (0, 0))
+        self.exchanges[resolved.exchange] = (published + n, routed + n * destinations)
+        if destinations:
+            self.publication.add(batch)
+        elif resolved.mandatory:
+            self.unroutable.append(batch)
+        else:
+            self.dropped += n
+
+    def discard(self) -> None:
+        self.publication.discard()
 
 
 def join_stretches(events: list[Event]) -> list[Event]:
@@ -99,11 +125,12 @@ class Publisher:
         else:
             self._pass_on(channel, resolved, flags, mode, contents, size)
 
-    def prepare(self, channel: Channel, publishes: list[Publish], into: list[Prepared]) -> Steps:
+    def prepare(self, channel: Channel, publishes: list[Publish], into: PreparedPublishes) -> Steps:
         """The batches of a transaction, as few as the order of messages in each queue allows.
 
         Raises what is wrong with any of them.
         """
+        joined: list[tuple[PublishedRun, ResolvedRoute]] = []
         groups: dict[tuple[object, ...], PublishedRun] = {}
         latest: dict[object, PublishedRun] = {}  # by destination: the last batch that goes there
         for number, (key, flags, mode, contents, size) in enumerate(publishes):
@@ -122,14 +149,32 @@ class Publisher:
                     batch.contents = [*batch.contents]
                     groups[like] = batch
                     latest.update(dict.fromkeys(ends, batch))
-                    into.append((batch, resolved))
+                    joined.append((batch, resolved))
                 else:
                     group.contents += batch.contents
                     group.size += batch.size
+        for number, (batch, resolved) in enumerate(joined):
+            if not number % PREPARE_AT_ONCE:
+                yield
+            into.add(batch, resolved)
 
-    def publish_prepared(self, channel: Channel, prepared: list[Prepared]) -> None:
-        for batch, resolved in prepared:
-            self._publish_batch(channel, batch, resolved)
+    def publish_prepared(self, channel: Channel, prepared: PreparedPublishes) -> None:
+        counters = self._session.open_vhost.counters
+        for exchange, (published, routed) in prepared.exchanges.items():
+            exchange.published += published
+            exchange.routed += routed
+            channel.published += published
+        channel.dropped += prepared.dropped
+        counters.dropped += prepared.dropped
+        prepared.publication.publish()
+
+    def return_prepared(self, channel: Channel, prepared: PreparedPublishes) -> Steps:
+        """Send back what could not be routed."""
+        for batch in prepared.unroutable:
+            if channel.closing:
+                return
+            self._return(channel, batch)
+            yield
 
     def publish_stretch(self, channel: Channel, stretch: list[Event]) -> bool:
         """Take consecutive runs of one channel, in which keys come again and again.
@@ -259,8 +304,6 @@ class Publisher:
             exchange.routed += n * len(batch.route.destinations)
             session.open_vhost.publish(batch)
         elif resolved.mandatory:
-            channel.returned += n
-            session.open_vhost.counters.returned += n
             self._return(channel, batch)
         else:
             channel.dropped += n
@@ -290,6 +333,8 @@ class Publisher:
     def _return(self, channel: Channel, batch: PublishedRun) -> None:
         session = self._session
         route = batch.route
+        channel.returned += len(batch.contents)
+        session.open_vhost.counters.returned += len(batch.contents)
         method = BasicReturn(
             reply_code=312, reply_text="NO_ROUTE", exchange=route.exchange, routing_key=route.key
         )

@@ -5,11 +5,12 @@ A request is checked as a whole before anything of it is published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.cache import BoundedCache
+from headrace.core.publication import Publication
 from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
 from headrace.model.message import PublishedRun, Route
@@ -92,16 +93,10 @@ class Publisher:
             routed += [len(batch.route.destinations)] * n
         return PublishedCounts(routed, refused, position, engine_confirms)
 
-    def prepare(self, messages: list[Mapping[str, Any]]) -> Callable[[], None]:
-        """Check messages; what is returned publishes them."""
-        batches = self._checked_batches(messages, None)
-
-        def publish() -> None:
-            for batch in batches:
-                if batch.route.destinations:
-                    self._session.open_vhost.publish(batch)
-
-        return publish
+    def prepare(self, publication: Publication, messages: list[Mapping[str, Any]]) -> None:
+        """Check messages and add them."""
+        for batch in self._checked_batches(messages, None):
+            publication.add(batch)
 
     def _checked_batches(
         self, messages: list[Mapping[str, Any]], reply_name: str | None

@@ -5,9 +5,10 @@ A staged batch is stored under (query, batch, attempt) and published in one step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from headrace.core.loop_turn import Steps, log_failure
+from headrace.core.publication import Publication
 from headrace.core.topics.async_engine import collect
 from headrace.errors import BrokerError, ConnectionForced, InternalError, PreconditionFailed
 from headrace.model.permissions import READ, WRITE
@@ -113,20 +114,30 @@ def _owned(session: Session, query: str) -> str:
 def _publish_staged(session: Session, channel: Channel, request: Request) -> None:
     query, batch = request.name("query"), _batch(request)
     attempts = request.texts("attempts")
-    staging = session.open_vhost.staging
+    vhost = session.open_vhost
+    staging = vhost.staging
     query = _owned(session, query)
     already = staging.is_published(query, batch)
     if already or request.flag("discard"):
         staging.discard(query, batch)
-        session.respond(request, already=already)
+        # The first request may still be waiting for its sync.
+        position = vhost.storage.position() if already else 0
+        session.respond_when_durable(request, position, already=already)
         return
 
     def steps() -> Steps:
         position = yield from staging.publish(
-            session.open_vhost.routes, query, batch, attempts, lambda data: _prepare(session, data)
+            vhost.routes,
+            vhost.new_publication,
+            query,
+            batch,
+            attempts,
+            lambda publication, data: _prepare(session, publication, data),
         )
         if not session.closed:
-            session.respond_when_durable(request, position or 0, already=position is None)
+            already = position is None
+            until = vhost.storage.position() if position is None else position
+            session.respond_when_durable(request, until, already=already)
 
     def done(error: Exception | None) -> None:
         if isinstance(error, BrokerError):
@@ -138,21 +149,21 @@ def _publish_staged(session: Session, channel: Channel, request: Request) -> Non
     session.turn.run(steps(), done)
 
 
-def _prepare(session: Session, data: bytes) -> Callable[[], object]:
-    """Check one piece of what was staged; what is returned publishes it."""
+def _prepare(session: Session, publication: Publication, data: bytes) -> None:
+    """Check one piece of what was staged, and add it to the publication."""
     if session.closed:
         raise ConnectionForced("the client is gone")
     fields = unpack_trusted(data)
     name = fields["topic"]
     if name is None:
-        return session.publisher.prepare(fields["batch"])
+        session.publisher.prepare(publication, fields["batch"])
+        return
     session.check(WRITE, "topic", f"topic.{name}")
     topic = session.open_vhost.topics.log.get(name)
     entries = topic_fields.entries_of(
         Request(Op.APPEND, {**fields, "rid": 0}), session.limits.max_message
     )
-
-    return topic.prepare(entries)
+    publication.add_step(topic.prepare(entries))
 
 
 # -- status of pipelines ------------------------------------------------------------------------

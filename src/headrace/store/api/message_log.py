@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -151,6 +151,24 @@ class LogSpace(Protocol):
         """All messages of the queue are dead."""
 
 
+class PreparedRecords(Protocol):
+    """Messages for append_prepared(); offsets count from 0 in every queue."""
+
+    def __len__(self) -> int: ...
+
+    def add(
+        self,
+        *,
+        exchange: str,
+        key: str,
+        channel_number: int,
+        ttl_ms: int | None,
+        contents: Sequence[bytes],
+        placed: Sequence[RecordDestination],
+        level: DurabilityLevel,
+    ) -> None: ...
+
+
 class MessageLog(Protocol):
     """Appends messages and what settles them. Called on the loop; nothing here waits for a sync.
 
@@ -193,6 +211,18 @@ class MessageLog(Protocol):
         level: DurabilityLevel,
     ) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
+
+    def prepare(self) -> PreparedRecords:
+        """Records to fill over several loop turns: appending them takes hardly any time."""
+
+    def append_prepared(self, records: PreparedRecords, first_offsets: Mapping[int, int]) -> None:
+        """Inside atomic(), before anything else: store what was prepared, as one group.
+
+        ``first_offsets``: by queue, the offset that stands for 0.
+        """
+
+    def settle_ranges(self, ranges: list[tuple[int, int, int]]) -> None:
+        """(queue, first, stop) of messages that are settled; they do not overlap."""
 
     def settle(self, queue: int, offsets: Sequence[int]) -> None:
         """The messages are acknowledged, expired, dropped or purged."""

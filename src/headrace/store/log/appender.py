@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from headrace.model.intervals import join_ranges
 from headrace.store.log import record as r
 from headrace.store.log.group_commit import Buffer, SegmentWrite
+from headrace.store.log.record_group import RecordGroup
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
 from headrace.wire.record_layout import inner_seed
@@ -72,36 +74,40 @@ class Appender:
 class PendingAcks:
     """Messages that were settled and requeued."""
 
-    __slots__ = ("requeued", "settled")
+    __slots__ = ("joined", "requeued", "settled")
 
     def __init__(self) -> None:
         self.settled: dict[int, list[tuple[int, int]]] = {}  # by queue: ranges in any order
+        self.joined: list[tuple[int, int, int]] = []  # settled too: queue, first, stop
         self.requeued: list[tuple[int, int, int, int]] = []  # queue, first, stop, deliveries
 
     def __bool__(self) -> bool:
-        return bool(self.settled or self.requeued)
+        return bool(self.settled or self.joined or self.requeued)
 
     def settled_ranges(self) -> list[tuple[int, int, int]]:
         """(queue, first, stop) each, as few as possible."""
-        return [
+        joined = [
             (queue, start, stop)
             for queue, found in self.settled.items()
             for start, stop in join_ranges(found)
         ]
+        return self.joined + joined if self.joined else joined
 
     def add(self, other: PendingAcks) -> None:
         for queue, ranges in other.settled.items():
             self.settled.setdefault(queue, []).extend(ranges)
+        self.joined += other.joined
         self.requeued += other.requeued
 
 
 class AtomicGroup:
     """What happens inside atomic(): one record, found again as a whole or not at all."""
 
-    __slots__ = ("afterwards", "messages", "notes", "settled", "spots")
+    __slots__ = ("afterwards", "messages", "notes", "prepared", "settled", "spots")
 
     def __init__(self) -> None:
         self.afterwards: list[Callable[[], None]] = []
+        self.prepared: RecordGroup | None = None  # records that come before the messages
         self.messages: list[r.OutgoingMessages] = []
         self.notes = PendingAcks()
         self.spots: list[tuple[int, int]] = []  # once measured: where the messages are, their sizes
@@ -110,7 +116,7 @@ class AtomicGroup:
     def measure(self) -> int:
         """The size of the record, once it is complete."""
         self.spots = []
-        at = r.HEAD_SIZE
+        at = r.HEAD_SIZE + (self.prepared.size if self.prepared is not None else 0)
         for out in self.messages:
             size = r.messages_size(out)
             self.spots.append((at, size))
@@ -124,9 +130,11 @@ class AtomicGroup:
         """The record, once it is measured. The writer's thread does this: it may take long."""
         inner = inner_seed(seed)
         parts: list[bytes] = []
-        for out in self.messages:
+        prepared = self.prepared.placed() if self.prepared is not None else ()
+        count = 0
+        for out in chain(prepared, self.messages):
             parts += r.messages_parts(out, seed=inner, time=time, synced=synced)[0]
-        count = len(self.messages)
+            count += 1
         settled, requeued = self.settled, self.notes.requeued
         if settled:
             parts.append(r.settled_bytes(settled, seed=inner, time=time))

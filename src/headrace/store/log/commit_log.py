@@ -6,10 +6,11 @@ be found again from the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from time import monotonic
+from time import monotonic, thread_time
 
 from headrace.errors import StoreError
 from headrace.model.intervals import join_ranges
@@ -18,6 +19,7 @@ from headrace.store.api.message_log import (
     DurabilityLevel,
     LogReads,
     LogSpace,
+    PreparedRecords,
     RecordDestination,
 )
 from headrace.store.disk import Disk
@@ -27,9 +29,10 @@ from headrace.store.log.appender import Appender, AtomicGroup, PendingAcks, rang
 from headrace.store.log.checkpointer import Checkpointer
 from headrace.store.log.compaction import CompactionRule, Compactor
 from headrace.store.log.disk_reserve import DiskReserve
-from headrace.store.log.group_commit import CommitJob, LogWriter
+from headrace.store.log.group_commit import Buffer, CommitJob, LogWriter
 from headrace.store.log.log_index import LogIndex
 from headrace.store.log.log_reads import CommitLogReads
+from headrace.store.log.record_group import RecordGroup
 from headrace.store.log.record_reader import RecordReader
 from headrace.store.log.recovery import recover
 from headrace.store.log.recovery_state import RecoveryReport
@@ -38,6 +41,10 @@ from headrace.store.log.segment_list import SegmentList
 
 SEGMENT_SIZE = 32 << 20
 CHECKPOINT_EVERY = 64 << 20  # bytes of log between checkpoints
+SETTLE_AT_ONCE = 64  # ranges of offsets that are settled in the index between looks at the clock
+SETTLE_SECONDS = 0.004  # of the processor, for that in one loop turn
+MANY_UNINDEXED = 500_000  # so many ranges that wait for it take more time
+ENCODE_AT_ONCE = 1 << 14  # bytes of a record; larger ones are left to the writer
 
 
 class CommitLog:
@@ -96,6 +103,7 @@ class CommitLog:
         self.last_time = self.index.last_time()  # of what is stored
         self._ends: dict[int, int] = {}  # by queue: written, and not synced yet
         self._pending = PendingAcks()
+        self._unindexed: deque[tuple[int, int, int]] = deque()  # settled, but for the index
         self._group: AtomicGroup | None = None
         self.is_grouping = False  # inside atomic(): what is appended cannot be read yet
         self._notes = self._pending  # where notes go: those of the group while there is one
@@ -146,6 +154,8 @@ class CommitLog:
     def _finish(self, writer: LogWriter, *, clean: bool) -> None:
         """Write what is left. When that fails there is no clean end, and nothing is tried again."""
         self._take_pending_records()
+        while self._unindexed:
+            self._settle_some()
         writer.stop()
         try:
             if writer.error is not None:
@@ -207,6 +217,21 @@ class CommitLog:
         self.reader.unwritten[position] = (time, out)
         return self.end
 
+    def prepare(self) -> RecordGroup:
+        return RecordGroup()
+
+    def append_prepared(self, records: PreparedRecords, first_offsets: Mapping[int, int]) -> None:
+        group = self._group
+        assert group is not None and not group.messages and isinstance(records, RecordGroup)
+        if self.failed is not None:
+            raise StoreError(f"the journal has failed: {self.failed}")
+        self._began = self._began or monotonic()
+        records.first_offsets = first_offsets
+        group.prepared = records
+
+    def settle_ranges(self, ranges: list[tuple[int, int, int]]) -> None:
+        self._notes.joined += ranges
+
     def settle(self, queue: int, offsets: Sequence[int]) -> None:
         """The messages are settled; logged with the next commit."""
         self._notes.settled.setdefault(queue, []).extend(ranges_of(offsets))
@@ -241,7 +266,7 @@ class CommitLog:
         self._group.afterwards.append(callback)
 
     def _append_group(self, group: AtomicGroup) -> None:
-        if not group.messages:
+        if not group.messages and group.prepared is None:
             self._pending.add(group.notes)  # they need no company
             return
         time = self._time()
@@ -250,38 +275,61 @@ class CommitLog:
             lambda seed, synced: ([partial(group.encode, seed, time, synced)], size)
         )
         self.end = position + size
+        if (prepared := group.prepared) is not None:
+            prepared.position, prepared.time = position + r.HEAD_SIZE, time
+            self.index.enter_group(prepared)
+            self.reader.unwritten_groups.append(prepared)
         for out, (at, length) in zip(group.messages, group.spots, strict=True):
             self.index.enter(out, position + at, length, time)
             self.reader.unwritten[position + at] = (time, out)
-        self.index.settle(group.settled)
+        self._settle_in_index(group.settled)
         self.index.requeue(group.notes.requeued)
         self._want_sync = True
 
     def _take_pending_records(self) -> None:
         """Turn what was settled and returned since the last commit into records."""
         notes = self._pending
-        if notes.settled:
-            settled, notes.settled = notes.settled_ranges(), {}
+        if notes.settled or notes.joined:
+            settled = notes.settled_ranges()
+            notes.settled, notes.joined = {}, []
             ranges = [one for one in settled if one[0] in self.index.queues]  # others are deleted
             if ranges:
-                self._append_notes(partial(r.settled_bytes, ranges))
-                self.index.settle(ranges)
+                self._append_notes(partial(r.settled_bytes, ranges), r.settled_size(ranges))
+                self._settle_in_index(ranges)
         if notes.requeued:
             requeued = [one for one in notes.requeued if one[0] in self.index.queues]
             notes.requeued = []
             if requeued:
-                self._append_notes(partial(r.requeued_bytes, requeued))
+                self._append_notes(partial(r.requeued_bytes, requeued), r.requeued_size(requeued))
                 self.index.requeue(requeued)
 
-    def _append_notes(self, encode: Callable[..., bytes]) -> None:
+    def _append_notes(self, encode: Callable[..., bytes], size: int) -> None:
         time = self._time()
 
-        def record(seed: int, synced: int) -> tuple[list[bytes], int]:
-            data = encode(seed=seed, time=time, synced=synced)
-            return [data], len(data)
+        def record(seed: int, synced: int) -> tuple[list[Buffer], int]:
+            if size > ENCODE_AT_ONCE:
+                return [lambda: [encode(seed=seed, time=time, synced=synced)]], size
+            return [encode(seed=seed, time=time, synced=synced)], size
 
         position, size = self._hot.append(record)
         self.end = position + size
+
+    def _settle_in_index(self, ranges: list[tuple[int, int, int]]) -> None:
+        """What takes long is done over several loop turns; until then segments count as fuller."""
+        if self._unindexed or len(ranges) > SETTLE_AT_ONCE:
+            self._unindexed.extend(ranges)
+            self._settle_some()
+        else:
+            self.index.settle(ranges)
+
+    def _settle_some(self) -> None:
+        waiting = self._unindexed
+        if waiting:
+            share = SETTLE_SECONDS if len(waiting) < MANY_UNINDEXED else 10 * SETTLE_SECONDS
+            deadline = thread_time() + share
+            while waiting and thread_time() < deadline:
+                count = min(len(waiting), SETTLE_AT_ONCE)
+                self.index.settle([waiting.popleft() for _ in range(count)])
 
     def _roll(self, segment: Segment) -> None:
         failpoint("journal.roll")
@@ -305,6 +353,7 @@ class CommitLog:
         """Submit what was appended to the writer, if it is idle; ``sync``: and what weaker levels
         have written without a sync."""
         self._want_sync = self._want_sync or sync
+        self._settle_some()
         if self._busy is not None or self._writer is None or self.failed is not None:
             return
         self._take_pending_records()
@@ -388,6 +437,8 @@ class CommitLog:
         if self._busy is not None or self._writer is None or self.failed is not None:
             return
         self._take_pending_records()
+        if self._unindexed:
+            return  # the index is behind the log; it is tried again
         write, done = self.checkpointer.begin(self.end, self.compactor.needs)
         # The checkpoint speaks of everything before it, so all that must be on the disk first.
         self._submit(self._next_job(sync=True, task=write, done=done))
@@ -396,6 +447,7 @@ class CommitLog:
         """Free space, a little at a time; False when there is nothing to do at present."""
         if self._writer is None or self.failed is not None:
             return False
+        self._settle_some()
         is_removing = self.segments.remove_files()
         self.index.end_retention(self._expiry_ms())
         busy = self.compactor.step()
@@ -403,7 +455,7 @@ class CommitLog:
             self.checkpoint()
         if self.synced < self.durable:
             self.flush(sync=True)
-        return busy or is_removing or self.checkpointer.has_dead
+        return busy or is_removing or self.checkpointer.has_dead or bool(self._unindexed)
 
     def _has_work_for_a_checkpoint(self) -> bool:
         dead = any(not segment.live for segment in self._idle_segments())

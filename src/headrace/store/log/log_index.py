@@ -33,6 +33,7 @@ from headrace.model.intervals import Intervals
 from headrace.model.retention import Retention
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
+from headrace.store.log.record_group import RecordGroup
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
 
@@ -99,6 +100,19 @@ class LogIndex:
             segment.total += one.count
             segment.live += one.count
             segment.live_bytes += one.count * weight
+
+    def enter_group(self, group: RecordGroup) -> None:
+        """A group of records was appended."""
+        segment = self._segments.at(group.position)
+        for queue, columns in group.columns.items():
+            index = self.queues.get(queue) or self._new_index(queue)
+            first, count = group.first_offsets[queue], group.counts[queue]
+            index.extend(columns, first, group.position, group.time)
+            stop = self.grown[queue] = first + columns.next_offset
+            segment.note(queue, first, stop)
+            segment.total += count
+            segment.live += count
+            segment.live_bytes += columns.size
 
     def synced(self, ends: dict[int, int]) -> None:
         """A sync covers the queues up to these ends, also what was settled meanwhile."""

@@ -88,6 +88,16 @@ class QueueIndex:
         if entry.stop > self.next_offset:
             self.next_offset = entry.stop
 
+    def extend(self, columns: QueueIndex, first: int, position: int, time: int) -> None:
+        """Note many records; their offsets and positions count from ``first`` and ``position``."""
+        self._firsts.extend(map(first.__add__, columns._firsts))
+        self._stops.extend(map(first.__add__, columns._stops))
+        self._positions.extend(map(position.__add__, columns._positions))
+        self._weights.extend(columns._weights)
+        self._times.extend(array("Q", [time]) * len(columns))
+        self.size += columns.size
+        self.next_offset = max(self.next_offset, first + columns.next_offset)
+
     def raise_next_offset(self, offset: int) -> None:
         """Offsets below ``offset`` were used, and what is not found of them is lost."""
         self.settled.add(self.next_offset, offset)

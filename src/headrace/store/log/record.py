@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -29,7 +30,7 @@ _SETTLED = Struct("<QQQ")
 _REQUEUED = Struct("<QQQQ")
 ALIGN = 8
 AT_ONCE = 4096  # sums of messages between which the writer's thread lets others run
-assert array("I").itemsize == 4
+assert array("I").itemsize == 4 and array("Q").itemsize == 8
 
 _PADDING = [bytes(n) for n in range(ALIGN)]
 
@@ -140,11 +141,23 @@ def _route(out: OutgoingMessages) -> bytes:
     )
 
 
+def _numbers(ranges: Sequence[tuple[int, ...]]) -> bytes:
+    return array("Q", chain.from_iterable(ranges)).tobytes()
+
+
+def settled_size(ranges: Sequence[tuple[int, int, int]]) -> int:
+    return HEAD_SIZE + _SETTLED.size * len(ranges)
+
+
+def requeued_size(ranges: Sequence[tuple[int, int, int, int]]) -> int:
+    return HEAD_SIZE + _REQUEUED.size * len(ranges)
+
+
 def settled_bytes(
     ranges: Sequence[tuple[int, int, int]], *, seed: int, time: int, synced: int = 0
 ) -> bytes:
     """A SETTLED record: (queue, first, stop) each."""
-    head = b"".join([_SETTLED.pack(*one) for one in ranges])
+    head = _numbers(ranges)
     size = HEAD_SIZE + len(head)
     count = len(ranges)
     return _seal(SETTLED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)
@@ -154,7 +167,7 @@ def requeued_bytes(
     ranges: Sequence[tuple[int, int, int, int]], *, seed: int, time: int, synced: int = 0
 ) -> bytes:
     """A REQUEUED record: (queue, first, stop, deliveries) each."""
-    head = b"".join([_REQUEUED.pack(*one) for one in ranges])
+    head = _numbers(ranges)
     size = HEAD_SIZE + len(head)
     count = len(ranges)
     return _seal(REQUEUED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)

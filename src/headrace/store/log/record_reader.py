@@ -15,6 +15,7 @@ from headrace.store.api.message_log import StoredRun
 from headrace.store.log import record as r
 from headrace.store.log.log_index import LogIndex
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
+from headrace.store.log.record_group import RecordGroup
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
 from headrace.wire.record_layout import MESSAGES, inner_seed
@@ -36,6 +37,7 @@ class RecordReader:
         self._settle = settle
         # Position -> store time and messages. Entered by append.
         self.unwritten: dict[int, tuple[int, r.OutgoingMessages]] = {}
+        self.unwritten_groups: list[RecordGroup] = []
         self.damaged = 0  # messages that could not be read
         self._lost: dict[int, Intervals] = {}  # by queue: those already reported
 
@@ -43,8 +45,20 @@ class RecordReader:
         """Everything before that position is in its file; None: everything is."""
         if position is None:
             self.unwritten.clear()
+            self.unwritten_groups.clear()
         else:
             self.unwritten = {at: one for at, one in self.unwritten.items() if at >= position}
+            self.unwritten_groups = [
+                group for group in self.unwritten_groups if group.position >= position
+            ]
+
+    def _unwritten(self, position: int) -> tuple[int, r.OutgoingMessages] | None:
+        """Store time and messages of a record that is not in its file yet."""
+        found = self.unwritten.get(position)
+        if found is None:
+            for group in self.unwritten_groups:
+                found = found or group.at(position)
+        return found
 
     # -- by queue and offset --------------------------------------------------------------------
 
@@ -81,7 +95,7 @@ class RecordReader:
         self, queue: int, index: QueueIndex, entry: IndexEntry, ranges: list[tuple[int, int]]
     ) -> list[StoredRun]:
         """Some messages of a record: stretches without holes, each delivered equally often."""
-        unwritten = self.unwritten.get(entry.position)
+        unwritten = self._unwritten(entry.position)
         if unwritten is not None:
             time, out = unwritten
             route = (out.exchange, out.key, out.channel_number, out.ttl_ms, time)

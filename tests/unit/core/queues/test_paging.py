@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.core.queues.paging import QueuePaging
+from headrace.core.queues.prepared_puts import PreparedPuts
 from headrace.model.backlog import Backlog
-from headrace.model.message import PAGED_OUT, Route, Run
+from headrace.model.message import PAGED_OUT, PublishedRun, Route, Run
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.log.segment import segment_name
 from headrace.store.paging_files import Scratch
@@ -139,7 +140,7 @@ def test_settled_messages_of_a_span_are_not_pulled(stage: TailStage) -> None:
     run = stage.run(b"a", b"b", b"c", stored=True)
     stage.journal.log.settle(QUEUE, [1])
     stage.journal.commit()
-    stage.paging.restore(0, 3, 2, 2)
+    stage.paging.restore(stage.journal.log, clean=True)
 
     assert messages(stage.paging.pull()) == [(0, b"a"), (2, b"c")]
     assert len(run) == 3
@@ -149,7 +150,7 @@ def test_what_is_restored_comes_before_what_is_new(stage: TailStage) -> None:
     stage.run(b"old", stored=True)
     stage.journal.restart()
     stage.paging = stage.new_paging()
-    stage.paging.restore(0, 1, *stage.journal.log.reads.live(QUEUE))
+    assert stage.paging.restore(stage.journal.log, clean=True) == 1
     stage.push(b"new", stored=True)
     stage.push(b"newer", stored=False)
 
@@ -157,7 +158,7 @@ def test_what_is_restored_comes_before_what_is_new(stage: TailStage) -> None:
 
 
 def test_nothing_restored_is_nothing_there(stage: TailStage) -> None:
-    stage.paging.restore(0, 5, 0, 0)
+    assert stage.paging.restore(stage.journal.log, clean=True) == 0
 
     assert (stage.paging.count, stage.paging.size) == (0, 0)
 
@@ -258,3 +259,44 @@ def test_a_queue_cleared_inside_a_group_is_empty_behind_it(stage: TailStage) -> 
     assert stage.paging.count == 0
     stage.push(b"b", stored=True)
     assert messages(stage.pull_all()) == [(1, b"b")]
+
+
+def test_prepared_messages_come_behind_what_is_there(stage: TailStage) -> None:
+    stage.push(b"a", stored=True)
+    stage.journal.commit()
+    prepared = stage.new_paging()
+    for offset, content in enumerate((b"b", b"c")):
+        prepared.push(Run(ROUTE, [content], range(offset, offset + 1), 1, expires=offset))
+    assert prepared.count == 2
+    prepared.place(1, 100)
+    stage.paging.adopt(prepared)
+    stage.next = 3
+    stage.push(b"d", stored=False)
+
+    assert stage.paging.count == 4
+    runs = stage.pull_all()
+    assert messages(runs) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+    assert [run.expires for run in runs] == [None, 100, 101, None]
+    assert stage.scratch._active is not None and not stage.scratch._active.users
+
+
+def test_what_is_prepared_and_discarded_frees_its_place(stage: TailStage) -> None:
+    prepared = PreparedPuts(lambda resident: stage.new_paging(), Run, 0, None, lambda ttl: ttl)
+    for _ in range(3):
+        prepared.add(PublishedRun(ROUTE, [b"x", b"y"], 2))
+    assert (prepared.count, prepared.paged[0].count) == (6, 6)
+    assert stage.scratch._active is not None and stage.scratch._active.users == 3
+
+    prepared.discard()
+
+    assert not stage.scratch._active.users
+
+
+def test_stored_messages_with_others_between_them_are_not_one_range(stage: TailStage) -> None:
+    """Those between them have another priority, and are in another place."""
+    stage.push(b"a", stored=True)
+    stage.run(b"urgent", stored=True, priority=1)
+    stage.push(b"b", stored=True)
+    stage.journal.commit()
+
+    assert messages(stage.pull_all()) == [(0, b"a"), (2, b"b")]

@@ -7,15 +7,18 @@ from typing import cast
 
 import pytest
 
-from headrace.core import loop_turn
+from headrace.core import loop_turn, publication
 from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.queue import Queue
 from headrace.errors import NotFound
+from headrace.model.backlog import Backlog
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.publisher import PREPARE_AT_ONCE, Publisher
 from headrace.server.amqp.transaction import Transaction
 from headrace.wire.amqp.method_codec import method_frame
 from headrace.wire.amqp.methods import BasicPublish
-from support.fake_loop import Stage, message, ready
+from support import fake_loop
+from support.fake_loop import Stage, message
 from support.fake_session import Desk
 
 MANY = 20 * PREPARE_AT_ONCE
@@ -27,11 +30,26 @@ def tx(channel: Channel) -> Transaction:
     return channel.transaction
 
 
+@pytest.fixture(autouse=True, params=[publication.FEW_RUNS, 0], ids=["few", "many"])
+def few_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 0 every message is prepared, as those of large transactions are."""
+    monkeypatch.setattr(publication, "FEW_RUNS", request.param)
+
+
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at the clock shows a millisecond more, so a share is over after a few steps."""
     ticks = count()
     monkeypatch.setattr(loop_turn, "thread_time", lambda: next(ticks) / 1000)
+
+
+def ready(queue: Queue) -> list[str]:
+    """All that is ready, also what was paged out."""
+    backlog = queue.backlog
+    assert isinstance(backlog, Backlog) and backlog._paging is not None
+    while backlog._paging.count:
+        backlog.ready.extend(backlog._paging.pull())
+    return fake_loop.ready(queue)
 
 
 def publisher_of(channel: Channel) -> Publisher:
