@@ -271,7 +271,7 @@ class BaseChannel:
         """The messages are not held any more."""
         if part.owner.tag:
             self.unacked_count -= part.count
-            self.unacked_bytes -= part.size
+            self.unacked_bytes -= part.run.size * part.count // len(part.run.offsets)
 
     def _credit(self) -> None:
         """With a limit shared by the channel, any settling may let any of its queues go on.

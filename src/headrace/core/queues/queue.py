@@ -343,10 +343,12 @@ class Queue:
 
     def acknowledge(self, part: SettledRange[Consumer]) -> None:
         """Settle acknowledged messages."""
-        self._settle(part.run, part.run.offsets[part.start : part.stop])
+        run, start, stop = part.run, part.start, part.stop
+        if run.persistent and self._log is not None:
+            self._log.settle(self.number or 0, run.offsets[start:stop])
         if self._events.on:
             self.note_acknowledged(part)
-        self.acknowledge_counted(part.owner, part.count)
+        self.acknowledge_counted(part.owner, stop - start)
 
     def acknowledge_counted(self, owner: Consumer, count: int) -> None:
         """Messages were acknowledged; what is stored of them is settled by the caller."""
