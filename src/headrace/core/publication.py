@@ -6,13 +6,13 @@ that the step itself looks at no single message.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 from headrace.core.counters import VhostCounters
 from headrace.core.queues.prepared_puts import PreparedPuts
 from headrace.core.queues.queue import Queue
 from headrace.core.storage import Storage
-from headrace.core.topics.exchange_bridge import LogSink
 from headrace.model.message import Destination, PublishedRun, Route
 from headrace.store.api.message_log import DurabilityLevel, PreparedRecords, RecordDestination
 from headrace.store.topics.types import Entry
@@ -20,6 +20,19 @@ from headrace.store.topics.types import Entry
 FEW_RUNS = 128
 FEW_BYTES = 4 << 20
 ENTRIES_AT_ONCE = 512  # of a topic, in one record
+
+
+class EntrySink(ABC):
+    """The end of a route at a topic of the log: messages are joined there whatever their keys."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def entries(self, batch: PublishedRun) -> list[Entry]: ...
+
+    @abstractmethod
+    def prepare(self, entries: Sequence[Entry]) -> Callable[[], object]:
+        """Encode entries; what is returned appends them."""
 
 
 class Publication:
@@ -39,7 +52,7 @@ class Publication:
         self._log = storage.log
         self._records: PreparedRecords | None = storage.log.prepare() if storage.log else None
         self._puts: dict[Queue, PreparedPuts | None] = {}
-        self._entries: dict[LogSink, list[Entry]] = {}
+        self._entries: dict[EntrySink, list[Entry]] = {}
         self._steps: list[Callable[[], object]] = []
 
     def add(self, run: PublishedRun) -> None:
@@ -89,7 +102,7 @@ class Publication:
                 if run.persistent and puts.level and destination.number is not None:
                     placed.append(RecordDestination(destination.number, first, len(run.contents)))
                     level = max(level, puts.level)
-            elif isinstance(destination, LogSink):
+            elif isinstance(destination, EntrySink):
                 self._prepare_entries(destination, run)
             else:
                 others.append(destination)
@@ -113,7 +126,7 @@ class Publication:
             self._puts[queue] = queue.prepare()
         return self._puts[queue]
 
-    def _prepare_entries(self, sink: LogSink, run: PublishedRun) -> None:
+    def _prepare_entries(self, sink: EntrySink, run: PublishedRun) -> None:
         """Messages for a topic are joined, whatever their keys."""
         entries = self._entries.setdefault(sink, [])
         entries += sink.entries(run)

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Final, Protocol
 
 from headrace.core.exchange import Exchange
+from headrace.core.publication import EntrySink
 from headrace.core.routes import Routes
 from headrace.core.topics.amqp_mapping import content_of, entry_of
 from headrace.core.topics.async_engine import AsyncTopicEngine, EngineReply
@@ -74,7 +75,7 @@ class TopicSink(Protocol):
     def put(self, batch: PublishedRun) -> bool: ...
 
 
-class LogSink:
+class LogSink(EntrySink):
     """Appends to a log topic: in the same commit as everything else of the turn."""
 
     __slots__ = ("_topic", "name")
