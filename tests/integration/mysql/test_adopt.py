@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pymysql
 import pytest
 
-from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
+from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Priority
+from headrace.store.mysql import adopt
 from headrace.store.mysql.engine import MySqlEngine
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, Entry
 from support.mariadb import MariaDb
 
@@ -154,3 +156,20 @@ def test_spark_reads_adopted_tables(
     assert shown["high", 3]["key"] == "order-1"
     assert dict(shown["high", 4]["properties"]) == {"token": "p", "source_ip": "192.168.0.1"}
     assert shown["high", 7]["key"] == "ключ"
+
+
+def test_an_adoption_that_lost_its_lease_stops(
+    engine: MySqlEngine, sql: Cursor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_old(sql)
+    upgrade = adopt._upgrade_cursors
+
+    def lose(session: DbConnection, table: str) -> None:
+        upgrade(session, table)
+        sql.execute("UPDATE msg_lease SET owner='other' WHERE name='schema'")
+
+    monkeypatch.setattr(adopt, "_upgrade_cursors", lose)
+    with pytest.raises(EngineUnavailable, match="taken over"):
+        engine.adopt("old")
+    sql.execute("SELECT COUNT(*) FROM msg_topic WHERE topic='old'")
+    assert sql.fetchall() == ((0,),)

@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.errors import BrokerError
+from headrace.errors import BrokerError, EngineUnavailable
 from headrace.retry import RetryPolicy
 from headrace.store.mysql import tables
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
-from headrace.store.sql.faults import Fault, FaultKind
+from headrace.store.sql.faults import Fault
 from headrace.store.sql.pool import Pool
 
 LEASE_MS: Final = 10_000
@@ -48,27 +48,29 @@ class SchemaLease:
     owner: str
 
     def check(self, session: DbConnection) -> None:
-        """Before each step: Fault when another process has taken over. Renews the lease."""
+        """Before each step: EngineUnavailable when another process has taken over. Renews it."""
         count = session.run(
             f"UPDATE `msg_lease` SET lease_until_ms={NOW}+%s WHERE name=%s AND owner=%s",
             (LEASE_MS, _SCHEMA, self.owner),
         )
         if not count:
-            raise Fault(1205, "another process has taken over the change of the tables")
+            raise EngineUnavailable(
+                "another process has taken over the change of the tables: try again"
+            )
 
 
 @contextmanager
 def schema_lease(session: DbConnection, renewals: Pool) -> Iterator[SchemaLease]:
-    """The lease, once no other process holds it; Fault after 20 seconds. ``renewals`` has a
-    connection for renewing it while ``session`` is busy with a long statement."""
+    """The lease, once no other process holds it; EngineUnavailable after 20 seconds. ``renewals``
+    has a connection for renewing it while ``session`` is busy with a long statement."""
     session.run(tables.LEASES)
     lease = SchemaLease(uuid.uuid4().hex)
 
     def take() -> None:
         if not take_lease(session, _SCHEMA, lease.owner):
-            raise Fault(1205, "another process is changing the tables")
+            raise EngineUnavailable("another process is changing the tables; nothing was done")
 
-    _TURN.run(take, lambda error: isinstance(error, Fault) and error.kind is FaultKind.AGAIN)
+    _TURN.run(take, lambda error: isinstance(error, EngineUnavailable))
     done = threading.Event()
     renewing = threading.Thread(
         target=_renew, args=(lease, renewals, done), name="headrace-mysql-lease", daemon=True

@@ -19,6 +19,7 @@ from headrace.store.sql.url import MySqlSettings
 
 T = TypeVar("T")
 _STALE_S: Final = 30.0  # idle for longer: ask the server whether the connection lives
+_PATIENCE_S: Final = 60  # changes of tables may take an hour, and are not repeated for that long
 _UNKNOWN: Final = "it may have been done"
 
 
@@ -84,7 +85,7 @@ class Pool:
                 repeatable and error.kind is FaultKind.LOST and (lost < 3 or len(self._hosts) > 1)
             )
 
-        patience_s = self._settings.timeout + self._settings.connect_timeout
+        patience_s = min(self._settings.timeout, _PATIENCE_S) + self._settings.connect_timeout
         try:
             return replace(connection.CONFLICT, deadline_s=patience_s).run(attempt, is_retryable)
         except Fault as fault:
