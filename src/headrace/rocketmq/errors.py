@@ -128,7 +128,7 @@ class ListenerError(RocketMQError):
     """A listener that cannot be used, or that returned something else than a ConsumeResult."""
 
 
-_NAMED = frozenset((1, 2, 3, 13, 14, 16, 17, *range(22, 30), 204, 205, 206, 215, 1500))
+_NAMED = frozenset((1, 2, 3, 13, 14, 16, 17, *range(22, 30), 204, 205, 206, 215, 604, 1500))
 
 
 def code_name(code: int) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import datetime, timedelta
 from queue import Queue
 from uuid import uuid4
 
@@ -274,3 +276,30 @@ def test_a_failed_send_is_traced(ours: Ours, topic: str, produce: Make) -> None:
         producer._send(sent, None, None)
     producer.shutdown()
     assert records(ours, sent.msg_id)["Pub"][12] == "false"
+
+
+# -- timers --------------------------------------------------------------------------------------
+
+
+def test_a_timed_message_is_delivered_and_a_recalled_one_is_not(
+    topic: str, produce: Make, consume: Consume
+) -> None:
+    got: Queue[tuple[bytes, float]] = Queue()
+
+    def listen(messages: list[MessageExt]) -> ConsumeResult:
+        for message in messages:
+            got.put((message.body, time.time()))
+        return SUCCESS
+
+    producer, began = produce(), time.time()
+    recalled = producer.send(Message(topic, b"never", delay=timedelta(seconds=0.6)))
+    assert producer.recall(topic, recalled.recall_handle) == recalled.msg_id
+    with pytest.raises(BrokerError, match="ILLEGAL_OPERATION"):
+        producer.recall(topic, recalled.recall_handle)
+    producer.send(Message(topic, b"later", delay=timedelta(seconds=0.5)))
+    at = datetime.fromtimestamp(began + 1.0)
+    producer.send(Message(topic, b"last", deliver_at=at))
+    consume(topic, listen)
+    found = [got.get(timeout=20) for _ in range(2)]
+    assert [body for body, _ in found] == [b"later", b"last"]
+    assert found[0][1] - began >= 0.5 and found[1][1] - began >= 0.99
