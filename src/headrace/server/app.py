@@ -179,7 +179,7 @@ class Server:
             assert self.certificates is not None, "config checks that there is a certificate"
             context = self.certificates.context
             self.ports["https"] = self.http.listen("https", config.https_port, context)
-        self.http.open()
+        self.http.open(self._listener_failed)
 
     def _open_remoting(self) -> None:
         """Both ports answer everything; clients expect to find two."""
@@ -218,6 +218,11 @@ class Server:
     def renew_certificates(self) -> None:
         if self.certificates is not None:
             self.certificates.reload()
+
+    def _listener_failed(self, error: Exception) -> None:
+        """A listener could not start: a broker without it is not what was configured."""
+        self.failure = error
+        self.stopped.set()
 
     def _storage_failed(self, error: Exception) -> None:
         """Storage has failed: close every connection with the reason, and stop."""

@@ -88,3 +88,31 @@ def test_the_rest_needs_neither() -> None:
     rest = "import headrace.client, headrace.rocketmq, headrace.topics, headrace.testing"
     done = run(rest, *MYSQL, *SPARK)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def serve(tmp_path: Path, before: str, *without: str) -> subprocess.CompletedProcess[str]:
+    """A broker that is expected to end by itself."""
+    ports = ("amqp", "native", "http", "namesrv", "remoting")
+    args = ["serve", "--data-dir", str(tmp_path / "data")]
+    args += [one for name in ports for one in (f"--{name}-port", "0")]
+    return run(f"{before}from headrace.cli.main import main\nsys.exit(main({args!r}))", *without)
+
+
+@pytest.mark.parametrize("name", ["orjson", "uvicorn"])
+def test_a_missing_package_stops_the_start_in_one_line(tmp_path: Path, name: str) -> None:
+    done = serve(tmp_path, "", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f": the package '{name}' is not installed\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_listener_that_cannot_start_stops_the_broker(tmp_path: Path) -> None:
+    broken = (
+        "import headrace.server.http.uvicorn_protocol as module\n"
+        "def assemble(*_): raise RuntimeError('nothing fits')\n"
+        "module.assemble = assemble\n"
+    )
+    done = serve(tmp_path, broken)
+    assert done.returncode == 1
+    assert "cannot serve HTTP, the broker stops: RuntimeError: nothing fits" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -370,11 +370,13 @@ def test_an_http_listener_that_cannot_start_is_logged_and_its_port_closed(
         raise RuntimeError("nothing fits")
 
     monkeypatch.setattr("headrace.server.http.uvicorn_protocol.assemble", broken)
-    with run_broker(sync=False) as broker:
-        wait_for(lambda: "HTTP is not served" in caplog.text)
+    with (
+        pytest.raises(RuntimeError, match="nothing fits"),
+        run_broker(sync=False) as broker,
+    ):
+        wait_for(lambda: "cannot serve HTTP, the broker stops" in caplog.text)
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{broker.http_url}/healthz")
-        assert broker.queues() == {}
 
 
 def readable(peers: list[socket.socket]) -> list[socket.socket]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from headrace import config
+from headrace.errors import ConfigError
 
 _EPILOG = (
     "Every flag is also a key of the --config file (TOML) and an environment variable "
@@ -23,9 +24,13 @@ def _run(config_file: str | None, **flags: object) -> int:
     chosen = config_file or os.environ.get(config.ENV_PREFIX + "CONFIG")
     settings = config.load(Path(chosen) if chosen else None, environ=os.environ, flags=flags)
 
-    from headrace.server.app import run  # after the settings: a bad flag is reported at once
+    try:  # after the settings: a bad flag is reported at once
+        from headrace.server.app import run
 
-    for line in limitations():
+        notes = limitations()
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"cannot start: the package '{error.name}' is not installed") from None
+    for line in notes:
         click.echo(f"note: {line}", err=True)
     return run(settings)
 

@@ -10,12 +10,14 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from headrace.config import Config
 from headrace.core.broker import Broker
+from headrace.errors import ConfigError
 from headrace.server.listener import HandshakeLimiter, listening_socket
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 256
+PACKAGES = ("orjson", "uvicorn")
 STOP_SECONDS = 1.0
 
 
@@ -47,8 +50,12 @@ class HttpListener:
         number: int = opened.getsockname()[1]
         return number
 
-    def open(self) -> None:
-        """Begin to answer as soon as everything is imported."""
+    def open(self, on_failure: Callable[[Exception], None]) -> None:
+        """Begin to answer as soon as everything is imported. ConfigError for a missing package."""
+        for name in PACKAGES:
+            if find_spec(name) is None:
+                raise ConfigError(f"cannot serve HTTP: the package '{name}' is not installed")
+        self._on_failure = on_failure
         self._opening = asyncio.get_running_loop().create_task(self._open(), name="http-listener")
 
     async def opened(self) -> None:
@@ -59,11 +66,12 @@ class HttpListener:
     async def _open(self) -> None:
         try:
             await self._assemble()
-        except Exception:
-            # The broker goes on without; clients must be refused instead of left waiting.
-            logger.exception("HTTP is not served: it could not be set up")
+        except Exception as error:
+            logger.critical(
+                "cannot serve HTTP, the broker stops: %s: %s", type(error).__name__, error
+            )
             self._close_sockets()
-            raise
+            self._on_failure(error)
 
     async def _assemble(self) -> None:
         loop = asyncio.get_running_loop()
