@@ -173,7 +173,7 @@ def _whole(batch: Batch) -> Batch:
     return batch
 
 
-_FIRST_S: Final = 0.005
+_FIRST_S: Final = 0.002
 _LAST_S: Final = 0.2
 
 

@@ -7,7 +7,6 @@ wanted is written beside it.
 from __future__ import annotations
 
 import multiprocessing
-import queue
 import sys
 import threading
 import time
@@ -17,23 +16,20 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from headrace.bench.brokers import HeadraceBroker
+from headrace.bench.compare.group_reads import group_reads
 from headrace.bench.compare.ratio import RatioResult, rate
-from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
 from headrace.client.core.requests import ClientRequest, nothing
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.mysql.tables import NOW
-from headrace.store.sql.connection import DbConnection
-from headrace.store.sql.url import parse_url
 from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing.mariadb import MariaDb
+from headrace.topics.store import open_store
 from headrace.wire.native.payloads import Op
 
 DATABASE: Final = "bench"
@@ -65,6 +61,63 @@ def batched_append(server: MariaDb, seconds: float) -> RatioResult:
             sql = f"INSERT INTO msg_p_{topic}_low (body,token,ref_key) VALUES (%s,%s,%s)"
             other = _rate(seconds, lambda: cursor.execute(sql, (BODY, "p", "key-1")))
     return _better("batched-append", ours, other, 10, "1,000 rows a statement / one row")
+
+
+def equal_append(server: MariaDb, seconds: float) -> list[RatioResult]:
+    """The same number of rows per call as a hand-written INSERT has, in interleaved rounds."""
+    results = []
+    with _engine(server) as (engine, topic), server.connect(DATABASE) as connection:
+        cursor = connection.cursor()
+        table = f"INSERT INTO msg_p_{topic}_low (body,token,ref_key) VALUES "
+        for size in (1, 100, 1000):
+            rows = [Entry(BODY, token="p", key="key-1")] * size
+            sql, values = table + ",".join(["(%s,%s,%s)"] * size), [BODY, "p", "key-1"] * size
+            ours, other = [], []
+            for _ in range(3):
+                ours.append(_rate(seconds, lambda rows=rows: len(engine.append(topic, rows))))  # type: ignore[misc]
+                other.append(_rate(seconds, lambda one=(sql, values): cursor.execute(*one)))  # type: ignore[misc]
+            about = f"append by {size:,} / hand-written INSERT"
+            results.append(_better(f"append-{size}", median(ours), median(other), 0.75, about))
+    return results
+
+
+def wake_up(server: MariaDb, seconds: float) -> list[RatioResult]:
+    """From the append to the read in another process, at 200 messages a second."""
+    with _engine(server) as (engine, topic):
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        url = server.url(DATABASE, housekeeping="off")
+        count = int(max(seconds, 2.0) * 200)
+        reader = context.Process(target=_follow, args=(url, topic, count, theirs), daemon=True)
+        reader.start()
+        ours.recv()
+        start = time.monotonic()
+        for number in range(count):
+            time.sleep(max(0.0, start + number / 200 - time.monotonic()))
+            engine.append(topic, [Entry(b"%d" % time.monotonic_ns())])
+        times = sorted(ours.recv())
+        reader.join()
+    found = {"p50": (times[count // 2], 5.0), "p99": (times[count * 99 // 100], 30.0)}
+    about = "ms from append to read in another process, 200/s / the goal"
+    return [
+        RatioResult(f"wake-up-{name}", took, goal, "<= 1", "ms", about)
+        for name, (took, goal) in found.items()
+    ]
+
+
+def _follow(url: str, topic: str, count: int, pipe: Any) -> None:  # noqa: ANN401 - a pipe
+    """Read as a member of a group until there were ``count`` messages; how long each took."""
+    times: list[float] = []
+    with open_store(url) as store:
+        consumer = store.consumer(topic, token="c", group="wake-up")
+        consumer.read(1)
+        pipe.send(True)
+        for batch in consumer.batches(10):
+            now = time.monotonic_ns()
+            times += [(now - int(one.body)) / 1e6 for one in batch]
+            if len(times) >= count:
+                break
+    pipe.send(times)
 
 
 def shared_append(server: MariaDb, seconds: float) -> RatioResult:
@@ -110,137 +163,6 @@ def _log_rate(port: int, seconds: float) -> float:
         for one in under_way:
             one.result()
     return reached
-
-
-# -- reading as a group --------------------------------------------------------------------------
-
-
-def group_read(server: MariaDb, seconds: float) -> RatioResult:
-    """4 processes that read as a group, against rows claimed one by one with SKIP LOCKED."""
-    about = "ranges of 500 / one row at a time, SKIP LOCKED"
-    return _group_read(server, seconds, "group-read", 1, 3, about)
-
-
-def group_read_rows(server: MariaDb, seconds: float) -> RatioResult:
-    """The same against the stronger way: 500 rows claimed at a time with SKIP LOCKED."""
-    about = "ranges of 500 / 500 rows at a time, SKIP LOCKED"
-    return _group_read(server, seconds, "group-read-rows", BATCH, None, about)
-
-
-def _group_read(
-    server: MariaDb,
-    seconds: float,
-    case: str,
-    rows_at_a_time: int,
-    wanted: float | None,
-    about: str,
-) -> RatioResult:
-    with _engine(server) as (engine, topic):
-        rows = [Entry(BODY) for _ in range(1000)]
-        for _ in range(60):
-            engine.append(topic, rows)
-        with server.connect(DATABASE) as connection, connection.cursor() as cursor:
-            cursor.execute(
-                f"CREATE TABLE rows_{topic} (id BIGINT PRIMARY KEY, body MEDIUMBLOB NOT NULL, "
-                "owner VARCHAR(50) NULL, lease_until_ms BIGINT NOT NULL DEFAULT 0) "
-                f"AS SELECT id,body FROM msg_p_{topic}_middle"
-            )
-            url = server.url(DATABASE)
-            other = _crowd(_take_rows, (url, topic, seconds, rows_at_a_time))
-            cursor.execute(f"DROP TABLE rows_{topic}")
-        ours = _crowd(_take_ranges, (server.url(DATABASE, housekeeping="off"), topic))
-    return _better(case, ours, other, wanted, about)
-
-
-def _crowd(target: Callable[..., None], args: tuple[object, ...]) -> float:
-    """What the processes did per second, from the first one's start to the last one's end."""
-    context = multiprocessing.get_context("spawn")
-    results: Any = context.Queue()
-    ready, go = context.Semaphore(0), context.Event()
-    running = [
-        context.Process(target=target, args=(number, ready, go, results, *args), daemon=True)
-        for number in range(CONSUMERS)
-    ]
-    for one in running:
-        one.start()
-    for _ in running:
-        ready.acquire()
-    go.set()
-    reports = [_report(results, running) for _ in running]
-    for one in running:
-        one.join()
-    took = max(end for _, _, end in reports) - min(start for _, start, _ in reports)
-    return float(sum(done for done, _, _ in reports) / took)
-
-
-def _report(results: Any, running: list[Any]) -> tuple[int, float, float]:  # noqa: ANN401
-    """The next one; at once an error when a process died, whose own words are above."""
-    while True:
-        try:
-            report: tuple[int, float, float] = results.get(timeout=1)
-        except queue.Empty:
-            if any(one.exitcode for one in running):
-                raise MeasureError("a consumer of the measurement died, see above") from None
-        else:
-            return report
-
-
-def _take_ranges(number: int, ready: Any, go: Event, results: Any, url: str, topic: str) -> None:  # noqa: ANN401
-    engine = MySqlEngine(url)
-    reader = ConsumerSpec(f"c{number}", "bench")
-    engine.lag(topic, reader)
-    ready.release()
-    go.wait()
-    done, start = 0, time.monotonic()
-    taken = engine.read(topic, reader, BATCH)
-    while taken.messages:
-        done += len(taken.messages)
-        taken = engine.commit_and_read(topic, reader, taken.claim, BATCH)
-    results.put((done, start, time.monotonic()))
-    engine.close()
-
-
-def _take_rows(
-    number: int,
-    ready: Any,  # noqa: ANN401 - a semaphore of the context
-    go: Event,
-    results: Any,  # noqa: ANN401 - a queue of the context
-    url: str,
-    topic: str,
-    seconds: float,
-    limit: int,
-) -> None:
-    session = DbConnection(parse_url(url))
-    ready.release()
-    go.wait()
-    done, start = 0, time.monotonic()
-    take = partial(_take_some_rows, session, topic, f"c{number}", limit)
-    # Refused by a deadlock, as happens when rows are claimed in crowds: again, as ours are.
-    while time.monotonic() < start + seconds and (took := session.repeat(take)):
-        done += took
-    results.put((done, start, time.monotonic()))
-    session.close()
-
-
-def _take_some_rows(session: DbConnection, topic: str, owner: str, limit: int) -> int:
-    """Claim, read and delete rows; how many."""
-    with session.transaction():  # claimed for a time, as ours are
-        found = session.rows(
-            f"SELECT id FROM rows_{topic} WHERE owner IS NULL ORDER BY id LIMIT {limit} "
-            "FOR UPDATE SKIP LOCKED"
-        )
-        if not found:
-            return 0
-        ids = [row[0] for row in found]
-        those = f"id IN ({','.join(['%s'] * len(ids))})"
-        session.run(
-            f"UPDATE rows_{topic} SET owner=%s, lease_until_ms={NOW}+30000 WHERE {those}",
-            [owner, *ids],
-        )
-    session.rows(f"SELECT id,body FROM rows_{topic} WHERE {those}", ids)
-    return session.repeat(
-        lambda: session.run(f"DELETE FROM rows_{topic} WHERE owner=%s AND {those}", [owner, *ids])
-    )
 
 
 # -- an old transaction --------------------------------------------------------------------------
@@ -309,11 +231,14 @@ def _together(threads: int, seconds: float, step: Callable[[], int]) -> float:
     return sum(rates)
 
 
-CASES: Final[dict[str, Callable[[MariaDb, float], RatioResult]]] = {
+CASES: Final[dict[str, Callable[[MariaDb, float], RatioResult | list[RatioResult]]]] = {
     "batched-append": batched_append,
     "shared-append": shared_append,
-    "group-read": group_read,
-    "group-read-rows": group_read_rows,
+    "equal-append": equal_append,
+    "group-read-2": partial(group_reads, members=2, database=DATABASE),
+    "group-read-8": partial(group_reads, members=8, database=DATABASE),
+    "group-read-16": partial(group_reads, members=16, database=DATABASE),
+    "wake-up": wake_up,
     "old-transaction": old_transaction,
     "log-append": log_append,
 }

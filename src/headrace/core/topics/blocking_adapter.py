@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL_MS = 3000  # between looks at the catalogue
-FIRST_PAUSE_MS = 20  # of a waiting read, doubled until
+FIRST_PAUSE_MS = 5  # of a waiting read, doubled until
 LAST_PAUSE_MS = 500
 
 

@@ -12,9 +12,9 @@ from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import (
     AccessRefused,
     BadTopicValue,
-    EngineUnavailable,
     MalformedError,
     NoSuchTopic,
+    PreconditionFailed,
 )
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Partition
@@ -141,6 +141,7 @@ class RemotingTopics:
     def get(self, name: str) -> LogTopic:
         topic = self.find(name)
         if topic is None:
+            self._refuse_other_engine(name)
             raise NoSuchTopic(f"no topic '{name}'; create it, or set auto_create_topics")
         return topic
 
@@ -149,16 +150,21 @@ class RemotingTopics:
         found = self.find(name)
         if found is not None:
             return found
+        self._refuse_other_engine(name)
         topics = self._broker.vhosts[DEFAULT_VHOST].topics
-        if any(engine.knows(name) for engine in topics.engines.values()):
-            raise EngineUnavailable(
-                f"topic '{name}' is stored by an engine that RocketMQ clients cannot use; "
-                "choose another name, or read it with the native client"
-            )
         topics.log.make(TopicSpec(name, min(max(queues, 1), MAX_QUEUES)))
         made = self.get(name)
         self._on_append(name)
         return made
+
+    def _refuse_other_engine(self, name: str) -> None:
+        """With a code that clients do not retry: ids of other engines are not dense per queue."""
+        for engine in self._broker.vhosts[DEFAULT_VHOST].topics.engines.values():
+            if engine.knows(name):
+                raise PreconditionFailed(
+                    f"topic '{name}' is stored by engine '{engine.name}', which RocketMQ clients "
+                    "cannot use; choose another name, or use the native client"
+                )
 
     def delete(self, name: str) -> None:
         self.get(name)

@@ -33,7 +33,6 @@ UNKNOWN: Final = (
 )
 _ROW_BYTES: Final = 64  # quotes, commas and numbers of a row
 _IN_FLIGHT: Final = 2  # statements of one priority at a time
-_PLACES: Final = "(" + ",".join(["%s"] * len(COLUMNS.split(","))) + ")"
 
 
 def size_of(values: Values) -> int:
@@ -55,6 +54,20 @@ def portions(rows: Sequence[Values], max_rows: int, max_bytes: int) -> list[list
         found[-1].append(row)
         size += its
     return found
+
+
+def _places(rows: Sequence[Values], number: int | None = None) -> tuple[str, list[object]]:
+    """The rows of an INSERT, with ids from ``number`` on, and what the driver has to put into
+    them: texts and bytes only, because each value costs it as much as a row costs the server."""
+    places: list[str] = []
+    values: list[object] = []
+    for at, (body, address, token, key, queue, props) in enumerate(rows, number or 0):
+        own = f"{at}," if number is not None else ""
+        packed = "NULL" if address is None else f"x'{address.hex()}'"
+        text, more = "NULL" if key is None else "%s", "NULL" if props is None else "%s"
+        places.append(f"({own}%s,{packed},%s,{text},{queue},{more})")
+        values += [value for value in (body, token, key, props) if value is not None]
+    return ",".join(places), values
 
 
 @dataclass(eq=False, slots=True)
@@ -195,11 +208,8 @@ class RowWriter:
         return self._pool.call(work, unknown=UNKNOWN)
 
     def _plain(self, session: DbConnection, rows: list[Values]) -> list[int]:
-        places = ",".join([_PLACES] * len(rows))
-        first = session.insert(
-            f"INSERT INTO {self._table} ({COLUMNS}) VALUES {places}",
-            [value for row in rows for value in row],
-        )
+        places, values = _places(rows)
+        first = session.insert(f"INSERT INTO {self._table} ({COLUMNS}) VALUES {places}", values)
         return list(range(first, first + len(rows)))
 
     def _counted(self, session: DbConnection, parts: list[list[Values]]) -> list[int]:
@@ -210,8 +220,7 @@ class RowWriter:
             with session.transaction():
                 number = first = next_ids(session, topic, priority, count)
                 for part in parts:
-                    places = ",".join([f"(%s,{_PLACES[1:]}"] * len(part))
-                    values = [value for at, row in enumerate(part, number) for value in (at, *row)]
+                    places, values = _places(part, number)
                     session.run(f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}", values)
                     number += len(part)
         except Fault as fault:

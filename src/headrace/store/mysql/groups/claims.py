@@ -371,7 +371,11 @@ class GroupReads:
             bodies = BodyReader(self._context.body_sizes)
             held: list[ClaimedRange] = []
             messages: list[StoredMessage] = []
+            bounds: Mapping[Priority, Bounds] | None = None
             steady = self._steady(session, topic, reader, limit, acks)
+            if steady is None:  # new ids may be readable now
+                bounds = session.repeat(lambda: self._context.readable(session, found))
+                steady = self._steady(session, topic, reader, limit, acks, for_due=True)
             self._keep_offset(session, topic, reader, is_idle=isinstance(steady, ReadResult))
             if isinstance(steady, ReadResult):
                 return steady
@@ -381,13 +385,21 @@ class GroupReads:
                 messages = _messages(session, topic, reader, held, bodies)
                 if len(messages) >= limit or (messages and (steady[1] or bodies.is_full)):
                     return _result(session, topic, reader, messages, held)
-            bounds = session.repeat(lambda: self._context.readable(session, found))
+            if bounds is None:
+                bounds = session.repeat(lambda: self._context.readable(session, found))
             return read(session, topic, reader, bounds, limit, bodies, acks, held, messages)
 
         return self._context.run(topic, work, unknown=HANDED_OUT)
 
     def _steady(
-        self, session: DbConnection, topic: str, reader: ConsumerSpec, limit: int, acks: list[Key]
+        self,
+        session: DbConnection,
+        topic: str,
+        reader: ConsumerSpec,
+        limit: int,
+        acks: list[Key],
+        *,
+        for_due: bool = False,
     ) -> tuple[ClaimedRange, bool] | ReadResult | None:
         """The next ids, claimed, and whether they are all; nothing when there is nothing; None
         when it takes more than that."""
@@ -395,7 +407,7 @@ class GroupReads:
         if len(acks) > 1 or row is None or reader.min_share:
             return None
         now, key = time.monotonic(), (topic, reader.group)
-        for_due = now > self._looked_at.get(key, 0.0) + _DUE_S
+        for_due = for_due or now > self._looked_at.get(key, 0.0) + _DUE_S
         if for_due:
             self._looked_at.keep(key, now)
         found = steady_reads.look(session, topic, reader, limit, for_due=for_due)
