@@ -58,6 +58,8 @@ COMMANDS = {
     "compact": "storage.compact",
     "backup": "storage.backup",
     "restore": "storage.backup",
+    "share": "storage.share",
+    "node": "storage.share",
 }
 
 

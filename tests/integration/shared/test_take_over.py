@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.testing import wait_for
+from support.brokers import Broker
 from support.mariadb import MariaDb
 from support.nodes import Nodes, nodes
 
@@ -69,7 +74,11 @@ def test_an_orderly_stop_hands_over_and_the_node_comes_back_as_standby(shared: N
     wait_for(lambda: "node 'b' has the shard" in first.log())
     answer = httpx.get(f"http://127.0.0.1:{first.http}/healthz")
     assert answer.json() == {"status": "standby", "active": "b"}
-    assert httpx.get(f"http://127.0.0.1:{first.http}/api/health/checks/active").status_code == 503
+    checks = [
+        httpx.get(f"http://127.0.0.1:{one.http}/api/health/checks/active")
+        for one in (first, second)
+    ]
+    assert [one.status_code for one in checks] == [503, 200]
     assert second.stop() == 0
     assert shared.active() is first
     assert consume_all(shared) == list(range(20))
@@ -140,3 +149,49 @@ def test_two_processes_cannot_be_one_node(shared: Nodes) -> None:
         intruder.start()
         assert intruder.wait() == 2
         assert f"another process is node '{node.name}'" in intruder.log()
+
+
+def test_a_data_directory_becomes_a_shard_and_a_shard_a_data_directory(
+    tmp_path: Path, mariadb_server: MariaDb, start_broker: Callable[..., Broker]
+) -> None:
+    database = f"adopted_{uuid4().hex[:8]}"
+    mariadb_server.create_database(database)
+    url = mariadb_server.url(database)
+    home, out = tmp_path / "home", tmp_path / "out"
+    broker = start_broker("--data-dir", str(home))
+    with local_channel(broker) as channel:
+        channel.queue_declare("orders", durable=True)
+        for number in range(20):
+            channel.basic_publish("", "orders", str(number).encode(), DURABLE)
+    assert "is in use" in run_headrace("share", "adopt", str(home), url)
+    broker.stop()
+    assert "copied" in run_headrace("share", "adopt", str(home), url)
+    assert "exists already" in run_headrace("share", "adopt", str(home), url)
+    with nodes(tmp_path, url, "a") as shared:
+        shared.all[0].start()
+        shared.active()
+        publish(shared, 20, 5)
+        listed = run_headrace("node", "list", url)
+        assert "active" in listed
+        assert "epoch 2: a, " in listed
+        assert "is in" in run_headrace("share", "export", str(out), url)
+    exported = start_broker("--data-dir", str(out))
+    with local_channel(exported) as channel:
+        bodies = [channel.basic_get("orders", auto_ack=True)[2] for _ in range(26)]
+    assert bodies == [str(number).encode() for number in range(25)] + [None]
+
+
+@contextmanager
+def local_channel(broker: Broker) -> Iterator[BlockingChannel]:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    yield channel
+    connection.close()
+
+
+def run_headrace(*args: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", *args], capture_output=True, text=True, timeout=60
+    )
+    return done.stdout + done.stderr

@@ -86,6 +86,10 @@ headrace fsck /var/lib/headrace
 headrace compact /var/lib/headrace
 headrace backup /var/lib/headrace /backup/monday
 headrace restore /backup/monday /var/lib/headrace
+headrace share init mysql://user@db.example/headrace
+headrace share adopt /var/lib/headrace mysql://user@db.example/headrace
+headrace share export /backup/headrace mysql://user@db.example/headrace
+headrace node list mysql://user@db.example/headrace
 """
 
 

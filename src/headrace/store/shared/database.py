@@ -92,6 +92,22 @@ class ShardStatus(NamedTuple):
     address: str  # of the owner's AMQP port
 
 
+class ShardNode(NamedTuple):
+    """A node that is alive, or was when it was last listed."""
+
+    name: str
+    address: str
+    version: str
+    cached: int  # the commit that its copy of the files has
+
+
+class TakeOver(NamedTuple):
+    epoch: int
+    node: str
+    reason: str
+    began: str  # UTC
+
+
 class ShardFile(NamedTuple):
     generation: int
     size: int
@@ -315,6 +331,24 @@ class ShardDatabase:
                 (self._shard, node),
             )
         return (str(found[0][0]), int(found[0][1])) if found else None
+
+    def nodes(self) -> list[ShardNode]:
+        with self._session() as session, session.synced():
+            rows = session.rows(
+                "SELECT node, address, version, cached FROM hr_node WHERE shard=%s ORDER BY node",
+                (self._shard,),
+            )
+        return [ShardNode(*row) for row in rows]
+
+    def take_overs(self, count: int) -> list[TakeOver]:
+        """The last ones, the latest first."""
+        with self._session() as session, session.synced():
+            rows = session.rows(
+                "SELECT epoch, node, reason, CAST(began AS CHAR) FROM hr_epoch WHERE shard=%s"
+                " ORDER BY epoch DESC LIMIT %s",
+                (self._shard, count),
+            )
+        return [TakeOver(*row) for row in rows]
 
     def remove_node(self, node: str, process: str) -> None:
         with self._session() as session:

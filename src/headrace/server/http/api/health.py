@@ -133,6 +133,8 @@ ROUTES = (
     ApiRoute("GET", "/api/healthchecks/node", _node, MONITORING, "Check that no alarm is active"),
     ApiRoute("GET", "/api/healthchecks/node/{name}", _node, MONITORING,
           "Check that no alarm is active"),
+    ApiRoute("GET", _CHECKS + "/active", _healthz, ANYBODY,
+          "As /healthz; a standby of a shared broker answers 503"),
     ApiRoute("GET", _CHECKS + "/alarms", _alarms, MONITORING, "Check that no alarm is active"),
     ApiRoute("GET", _CHECKS + "/local-alarms", _alarms, MONITORING,
           "Check that no alarm is active"),
