@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.mariadb import MISSING, PASSWORD, MariaDb, find_server, prepare
+from headrace.testing.mariadb import MISSING, MYSQLD, PASSWORD, MariaDb, find_server, prepare
 
-__all__ = ["PASSWORD", "MariaDb", "prepared"]
+__all__ = ["MYSQLD", "PASSWORD", "MariaDb", "prepared"]
 
 
 def prepared(directory: Path, *options: str) -> MariaDb:

@@ -16,9 +16,11 @@ from fixtures import contents
 from fixtures.opening import V1
 from headrace import topics
 from headrace.errors import EngineUnavailable
-from support.mariadb import MariaDb
+from support.mariadb import MYSQLD, MariaDb
 
 Cursor = pymysql.cursors.Cursor
+# MySQL refuses the values of generated columns that the dump has.
+pytestmark = pytest.mark.skipif(MYSQLD in os.environ, reason="a dump of MariaDB")
 # Dies as its upgrade sends statement number N, which changes something.
 DYING = """
 import os, signal, sys
