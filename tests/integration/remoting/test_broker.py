@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace import topics
 from headrace.testing import run_broker, wait_for
 from headrace.wire.remoting import message_queue, names
 from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
@@ -471,6 +472,18 @@ def test_a_client_in_very_many_groups_is_refused(link: Link) -> None:
     answer = link.call(RequestCode.HEART_BEAT, body=Heartbeat("one", groups).encode())
 
     assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_topic_of_another_engine_is_refused_with_its_name_and_not_to_be_retried() -> None:
+    with run_broker(sync=False) as broker:
+        url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
+        with topics.open(url) as store:
+            store.create("orders", engine="memory")
+        with Link(Ours(broker).broker_address) as link:
+            answer = link.ask(SendMessage("PG", "orders", 0, 0, 1), b"x")
+
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+            assert "engine 'memory', which RocketMQ clients cannot use" in (answer.remark or "")
 
 
 def test_a_broker_that_is_low_on_memory_says_so_and_goes_on_serving_consumers() -> None:
