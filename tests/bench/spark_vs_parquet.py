@@ -2,13 +2,12 @@
 
     .venv/bin/python tests/bench/spark_vs_parquet.py [ROWS] [ROUNDS] [JSON FILE]
 
-Rates are rows per second into the noop sink, all columns, local[2]; the ratio is what counts. Each
-case is compared with a Parquet copy of its own rows; `per-row reader` is the same topic read by a
-source that hands its rows over one by one. `ready-made batches` are the rows of the topic in a file
-of Arrow batches which a source maps and hands over: what Spark needs to take rows from Python at
-all, so no source in Python can do better. Topics in MySQL are left out without MariaDB. Spark needs
-a while to plan a read from Python, whatever it reads: `nothing` shows how long, as reads per second
-of no rows.
+Into the noop sink, all columns unless it says otherwise, local[2], one case after the other in each
+round. Each case is compared with a Parquet copy of its own rows, by rows per second and by
+processor time per row of all processes that take part: on a busy machine the second is what counts.
+`files` and `network` are the two ways in which the jar gets the records, `Python` is the Python
+source, `three columns` are source, offset and key without the body, `single` are records of one
+message each. Topics in MySQL are left out without MariaDB.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +81,14 @@ def _fill(bulk: BulkConnection, rows: int, size: int) -> None:
         )  # fmt: skip
 
 
+def _fill_single(bulk: BulkConnection, rows: int, size: int) -> None:
+    """As publishers that do not batch: each message is a record."""
+    body = _bodies(size)
+    bulk.call(Op.TOPIC_DECLARE, name=f"s{size}", queues=1)
+    for n in range(rows):
+        bulk.call(Op.APPEND, topic=f"s{size}", token="a", batch=[{"key": f"k{n}", "body": body(n)}])
+
+
 def _fill_database(url: str, rows: int, size: int) -> None:
     body = _bodies(size)
     with topics.open(url) as store:
@@ -97,93 +103,10 @@ def _fill_database(url: str, rows: int, size: int) -> None:
             time.sleep(0.1)
 
 
-def _per_row_source() -> type:
-    """A data source as one writes it first: a tuple for each row."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-
-    from headrace.bulk.columns import COLUMNS
-    from headrace.spark.columns import ddl
-    from headrace.spark.options import read_options
-    from headrace.spark.reader import BatchReader
-
-    class Rows(BatchReader):
-        def read(self, task: InputPartition) -> Iterator[Any]:
-            for batch in super().read(task):
-                columns = [column.to_pylist() for column in batch.columns]
-                at = batch.schema.names.index("properties")
-                columns[at] = [dict(one) for one in columns[at]]
-                yield from zip(*columns, strict=True)
-
-    class PerRow(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "per-row"
-
-        def schema(self) -> str:
-            return ddl(tuple(COLUMNS))
-
-        def reader(self, schema: object) -> DataSourceReader:
-            return Rows(read_options(self.options))
-
-    return PerRow
-
-
-def _ready_source() -> type:
-    """A data source with nothing to do: it maps a file of batches."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-
-    from headrace.bulk.columns import COLUMNS
-    from headrace.spark.columns import ddl
-
-    class Batches(DataSourceReader):
-        def __init__(self, path: str, tasks: int) -> None:
-            self._path = path
-            self._tasks = tasks
-
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(number) for number in range(self._tasks)]
-
-        def read(self, task: InputPartition) -> Iterator[Any]:
-            import pyarrow as pa
-
-            file = pa.ipc.open_file(pa.memory_map(self._path))
-            count = file.num_record_batches
-            low, high = (count * (task.value + end) // self._tasks for end in (0, 1))
-            return (file.get_batch(number) for number in range(low, high))
-
-    class Ready(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "ready"
-
-        def schema(self) -> str:
-            return ddl(tuple(COLUMNS))
-
-        def reader(self, schema: object) -> DataSourceReader:
-            return Batches(self.options["file"], int(self.options["tasks"]))
-
-    return Ready
-
-
-def _save_batches(path: Path, url: str, topic: str) -> None:
-    """All rows of a topic as a file of Arrow batches."""
-    import pyarrow as pa
-
-    from headrace.spark.options import read_options
-    from headrace.spark.reader import BatchReader
-
-    reader = BatchReader(read_options({"url": url, "topic": topic}))
-    batches = (batch for task in reader.partitions() for batch in reader.read(task))
-    first = next(batches)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
-        for batch in chain([first], batches):
-            writer.write_batch(batch)
-
-
-def _counts(rows: int, size: int) -> tuple[int, int]:
-    """Of queues and topics, and of topics in MySQL, which take long to fill."""
+def _counts(rows: int, size: int) -> tuple[int, int, int]:
+    """Of queues and topics, of topics in MySQL, and of single records, which take long to fill."""
     rows = rows if size <= 100 else rows // 4
-    return rows, rows * 3 // 10
+    return rows, rows * 3 // 10, rows // 20
 
 
 def _cases(
@@ -192,38 +115,36 @@ def _cases(
     database_url: str | None,
     directory: Path,
     size: int,
-    counts: tuple[int, int],
+    counts: tuple[int, int, int],
 ) -> list[Case]:
-    def table(kind: str, url: str, form: str = "headrace", **more: str) -> Any:  # noqa: ANN401
-        reader = spark.read.format(form).option("url", url).option("rowsPerTask", ROWS_PER_TASK)
-        return reader.options(**more).option(kind, f"{kind[0]}{size}").load()
+    def table(kind: str, url: str, way: str = "files", name: str = "", columns: str = "*") -> Any:  # noqa: ANN401
+        spark.sparkContext._jvm.java.lang.System.setProperty("headrace.spark.read", way)
+        reader = spark.read.format("headrace").option("url", url)
+        reader = reader.option("rowsPerTask", ROWS_PER_TASK)
+        return (
+            reader.option(kind, name or f"{kind[0]}{size}").load().selectExpr(*columns.split(","))
+        )
 
     found: list[Case] = []
 
-    def add(name: str, kind: str, url: str, rows: int) -> None:
-        place = str(directory / f"{name}-{size}".replace(" ", "-"))
-        table(kind, url).write.mode("overwrite").parquet(place)
-        base = f"{name}, from Parquet"
+    def add(case: str, rows: int, ways: tuple[str, ...], **what: str) -> None:
+        place = str(directory / f"{case}-{size}".replace(" ", "-"))
+        table(**what).write.mode("overwrite").parquet(place)
+        base = f"{case}, from Parquet"
         found.append(Case(base, lambda: spark.read.parquet(place), base, rows))
-        found.append(Case(name, lambda: table(kind, url), base, rows))
+        for way in ways:
+            made = f"{case}, {way}"
+            found.append(Case(made, lambda way=way: table(**what, way=way), base, rows))
 
-    add("topic", "topic", broker_url, counts[0])
-    base = "topic, from Parquet"
-    few = {"endingOffsets": json.dumps({f"t{size}": {str(n): counts[0] // 16 for n in (0, 1)}})}
-    found.append(
-        Case("per-row reader", lambda: table("topic", broker_url, "per-row", **few), base,
-             counts[0] // 8)
-    )  # fmt: skip
-    ready = directory / f"ready-{size}.arrow"
-    _save_batches(ready, broker_url, f"t{size}")
-    tasks = str(max(counts[0] // int(ROWS_PER_TASK), 2))
-    made = spark.read.format("ready").option("file", str(ready)).option("tasks", tasks)
-    found.append(Case("ready-made batches", made.load, base, counts[0]))
-    none = {"startingOffsets": "latest"}
-    found.append(Case("nothing", lambda: table("topic", broker_url, **none), base, 1))
-    add("queue with distinct ids", "queue", broker_url, counts[0])
+    ways = ("files", "network", "python")
+    add("topic", counts[0], ways, kind="topic", url=broker_url)
+    add("queue with distinct ids", counts[0], ways, kind="queue", url=broker_url)
+    few = {"columns": "source,offset,key"}
+    add("topic, three columns", counts[0], ways[:2], kind="topic", url=broker_url, **few)
+    single = {"kind": "topic", "name": f"s{size}", "url": broker_url}
+    add("single", counts[2], ways[:2], **single)
     if database_url is not None:
-        add("topic in MySQL", "topic", database_url, counts[1])
+        add("topic in MySQL", counts[1], ("python",), kind="topic", url=database_url)
     return found
 
 
@@ -243,11 +164,11 @@ def _read(read: Callable[[], Any], rows: int, pids: Callable[[], list[int]]) -> 
     return Figure(rows / seconds, (processes.cpu_seconds(pids()) - before) * 1e6 / rows)
 
 
-Medians = dict[str, tuple[float, float, float]]
+Medians = dict[str, tuple[float, float, float, float]]
 
 
 def measure(rows: int, rounds: int, tell: Callable[[str], object]) -> dict[int, Medians]:
-    """By size and case: rows per second, the ratio to Parquet, µs of processor time per row."""
+    """By size and case: rows per second, ratio to Parquet, µs of processor time per row, ratio."""
     counts = {size: _counts(rows, size) for size in SIZES}
     figures: dict[int, Medians] = {}
     with ExitStack() as stack:
@@ -268,19 +189,19 @@ def measure(rows: int, rounds: int, tell: Callable[[str], object]) -> dict[int, 
         with BulkConnection(Settings(port=broker.native_port)) as bulk:
             for size, count in counts.items():
                 _fill(bulk, count[0], size)
+                _fill_single(bulk, count[2], size)
         if database_url is not None:
             for size, count in counts.items():
                 _fill_database(database_url, count[1], size)
         spark = new_session(**{"spark.driver.memory": "2g"})
         stack.callback(spark.stop)
-        spark.dataSource.register(_per_row_source())
-        spark.dataSource.register(_ready_source())
         url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
         for size, count in counts.items():
             cases = _cases(spark, url, database_url, folder, size, count)
             figures[size] = _measured(cases, rounds, lambda: _trees(roots))
-            for name, (rate, ratio, cost) in figures[size].items():
-                tell(f"{size:5} B  {name:38} {rate:10,.0f} rows/s   {ratio:.2f}  {cost:6.2f} µs\n")
+            for name, (rate, ratio, cost, cheaper) in figures[size].items():
+                shown = f"{rate:10,.0f} rows/s {ratio:6.2f}   {cost:6.2f} µs {cheaper:6.2f}"
+                tell(f"{size:5} B  {name:38} {shown}\n")
     return figures
 
 
@@ -291,7 +212,7 @@ def _trees(roots: list[int]) -> list[int]:
 def _measured(cases: list[Case], rounds: int, pids: Callable[[], list[int]]) -> Medians:
     for case in cases:
         count = case.read().count()
-        assert count in (case.rows, 0), f"{case.name}: {count} rows, not {case.rows}"
+        assert count == case.rows, f"{case.name}: {count} rows, not {case.rows}"
     found: dict[str, list[Figure]] = {case.name: [] for case in cases}
     for number in range(rounds + 1):
         for case in cases:
@@ -306,6 +227,10 @@ def _measured(cases: list[Case], rounds: int, pids: Callable[[], list[int]]) -> 
                 for one, base in zip(found[case.name], found[case.base], strict=True)
             ),
             statistics.median(one.cost for one in found[case.name]),
+            statistics.median(
+                base.cost / one.cost
+                for one, base in zip(found[case.name], found[case.base], strict=True)
+            ),
         )
         for case in cases
     }

@@ -13,11 +13,13 @@ from struct import unpack
 from typing import Any
 
 import pytest
+import trustme
 
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker, wait_for
 from headrace.wire.native.payloads import Op
+from support.spark_lab import sessions
 
 FORMS = ["headrace", "headrace-python"]
 
@@ -228,7 +230,7 @@ def test_a_program_needs_no_pyspark_python(
         "spark = SparkSession.builder.master('local[1]').getOrCreate()\n"
         + ("import headrace.spark\nheadrace.spark.use(spark)\n" if in_session else "")
         + f"rows = spark.read.format('headrace').options(url='{broker.native_url}', queue='q')\n"
-        "print(rows.load().selectExpr('sum(cast(body as int))').collect()[0][0])\n"
+        "print(rows.load().selectExpr('sum(cast(string(body) as int))').collect()[0][0])\n"
     )
     hidden = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH")
     env = {name: one for name, one in os.environ.items() if name not in hidden}
@@ -238,3 +240,30 @@ def test_a_program_needs_no_pyspark_python(
         timeout=300,
     )  # fmt: skip
     assert done.stdout.split()[-1:] == [str(sum(range(7, 100)))], done.stderr[-2000:]
+
+
+def test_records_come_over_tls(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    store = str(tmp_path / "trusted.p12")
+    subprocess.run(
+        ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(tmp_path / "ca.pem"),
+         "-keystore", store, "-storepass", "secret", "-storetype", "PKCS12"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    system = spark.sparkContext._jvm.java.lang.System
+    system.setProperty("javax.net.ssl.trustStore", store)
+    system.setProperty("javax.net.ssl.trustStorePassword", "secret")
+    settings = {"tls_cert": str(tmp_path / "cert.pem"), "tls_key": str(tmp_path / "key.pem")}
+    with run_broker(native_tls_port=0, **settings) as broker:
+        with BulkConnection(Settings(port=broker.native_port)) as bulk:
+            bulk.call(Op.TOPIC_DECLARE, name="t", queues=1)
+            bulk.call(Op.APPEND, topic="t", batch=[{"body": bytes(n)} for n in range(5000)])
+        url = f"headraces://guest:guest@127.0.0.1:{broker.ports['native_tls']}/"
+        with sessions.reading_by(spark, "network"):
+            rows = spark.read.format("headrace").options(url=url, topic="t").load()
+            sizes = sorted(len(row.body) for row in rows.select("body").collect())
+        assert sizes == list(range(5000))

@@ -28,18 +28,19 @@ def figures_of(program: str, place: Path, *arguments: str) -> Any:  # noqa: ANN4
     return json.loads(file.read_text())
 
 
-def test_spark_reads_nearly_as_fast_as_from_parquet(tmp_path: Path) -> None:
+def test_spark_reads_faster_than_from_parquet(tmp_path: Path) -> None:
+    """By processor time per row, which a busy machine changes least."""
     figures = figures_of("spark_vs_parquet.py", tmp_path, "4000000", "3")
     ratios = {
-        int(size): {name: ratio for name, (_, ratio, _) in cases.items()}
+        int(size): {name: cheaper for name, (_, _, _, cheaper) in cases.items()}
         for size, cases in figures.items()
     }
-    assert ratios[100]["topic"] >= 0.7
-    assert ratios[1000]["topic"] >= 0.8
-    for size in (100, 1000):
-        assert ratios[size]["queue with distinct ids"] >= 0.3
-        assert ratios[size]["topic in MySQL"] >= 0.6
-    assert ratios[100]["topic"] >= 4 * ratios[100]["per-row reader"]
+    for kind in ("topic", "queue with distinct ids"):
+        assert ratios[100][f"{kind}, files"] >= 1.6
+        assert ratios[100][f"{kind}, network"] >= 1.3
+        assert ratios[1000][f"{kind}, files"] >= 1.2
+        assert ratios[1000][f"{kind}, network"] >= 1.0
+    assert ratios[100]["topic, three columns, files"] >= 1.5
 
 
 def test_messages_go_on_beside_a_full_read(tmp_path: Path) -> None:
