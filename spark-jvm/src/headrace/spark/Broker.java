@@ -2,10 +2,7 @@ package headrace.spark;
 
 import headrace.spark.StreamOffset.SourceOffset;
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
+import java.util.*;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 import static headrace.spark.BulkConnection.fields;

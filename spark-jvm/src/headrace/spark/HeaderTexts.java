@@ -1,12 +1,8 @@
 package headrace.spark;
 
-import java.math.BigDecimal;
-import java.math.MathContext;
+import java.math.*;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 import org.apache.spark.unsafe.types.UTF8String;
 
 import static java.nio.charset.StandardCharsets.ISO_8859_1;

@@ -15,7 +15,6 @@ public final class HeadraceProvider implements TableProvider, DataSourceRegister
   private PythonDataSourceV2 python;
 
   @Override public String shortName() { return "headrace"; }
-
   @Override public boolean supportsExternalMetadata() { return true; }
 
   @Override

@@ -157,13 +157,9 @@ final class HeadraceScan implements Scan, Batch, SupportsReportStatistics, Suppo
   // -- the scan ---------------------------------------------------------------------------------
 
   @Override public Scan build() { return aggregates == null ? this : new CountScan(this); }
-
   @Override public StructType readSchema() { return schema; }
-
   @Override public String description() { return "headrace " + options.kind() + " " + String.join(",", options.names()) + ", read in the JVM"; }
-
   @Override public Batch toBatch() { return this; }
-
   @Override public MicroBatchStream toMicroBatchStream(String checkpoint) { return new HeadraceStream(options, schema); }
 
   @Override
@@ -173,7 +169,6 @@ final class HeadraceScan implements Scan, Batch, SupportsReportStatistics, Suppo
     long counted = rows, width = schema.defaultSize() + (Arrays.asList(schema.fieldNames()).contains("body") ? 1000 : 0);
     return new Statistics() {
       @Override public OptionalLong sizeInBytes() { return OptionalLong.of(Math.max(1, counted * width)); }
-
       @Override public OptionalLong numRows() { return OptionalLong.of(counted); }
     };
   }
@@ -206,7 +201,6 @@ final class HeadraceScan implements Scan, Batch, SupportsReportStatistics, Suppo
   /** Makes the readers of tasks; it travels to executors. */
   record Readers(ReadOptions options, StructType schema, boolean isStream, long limit) implements PartitionReaderFactory {
     @Override public boolean supportColumnarReads(InputPartition task) { return true; }
-
     @Override public PartitionReader<InternalRow> createReader(InputPartition task) { throw new UnsupportedOperationException(); }
 
     @Override

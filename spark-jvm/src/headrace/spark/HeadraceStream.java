@@ -97,7 +97,6 @@ final class HeadraceStream implements MicroBatchStream, SupportsTriggerAvailable
   }
 
   @Override public Offset latestOffset() { throw new UnsupportedOperationException("latestOffset(Offset, ReadLimit) is called instead"); }
-
   @Override public Offset reportLatestOffset() { return seen.isEmpty() ? null : offset("", seen, ends(seen)); }
 
   @Override
@@ -232,7 +231,6 @@ final class HeadraceStream implements MicroBatchStream, SupportsTriggerAvailable
   }
 
   @Override public void stop() {}
-
   @Override public String toString() { return "headrace " + options.kind() + " " + String.join(",", options.names()); }
 
   // -- offsets by place -------------------------------------------------------------------------

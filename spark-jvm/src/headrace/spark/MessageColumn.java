@@ -1,12 +1,8 @@
 package headrace.spark;
 
 import java.util.Arrays;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.vectorized.ColumnVector;
-import org.apache.spark.sql.vectorized.ColumnarArray;
-import org.apache.spark.sql.vectorized.ColumnarMap;
+import org.apache.spark.sql.types.*;
+import org.apache.spark.sql.vectorized.*;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** A column of a batch whose values are read from the records when they are used. */
@@ -19,15 +15,8 @@ abstract class MessageColumn extends ColumnVector {
   static MessageColumn constant(String text) {
     UTF8String value = UTF8String.fromString(text);
     return new MessageColumn(DataTypes.StringType) {
-      @Override
-      public boolean isNullAt(int row) {
-        return value == null;
-      }
-
-      @Override
-      public UTF8String getUTF8String(int row) {
-        return value;
-      }
+      @Override public boolean isNullAt(int row) { return value == null; }
+      @Override public UTF8String getUTF8String(int row) { return value; }
     };
   }
 
@@ -83,10 +72,7 @@ abstract class MessageColumn extends ColumnVector {
       texts[size++] = text;
     }
 
-    @Override
-    public UTF8String getUTF8String(int row) {
-      return texts[row];
-    }
+    @Override public UTF8String getUTF8String(int row) { return texts[row]; }
   }
 
   // -- what a column does not have --------------------------------------------------------------

@@ -5,14 +5,11 @@ import headrace.spark.TaskPlan.ReadTask;
 import io.netty.util.internal.PlatformDependent;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.util.HashSet;
-import java.util.Set;
+import java.util.*;
 import java.util.zip.CRC32;
 import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.vectorized.ColumnVector;
-import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.sql.types.*;
+import org.apache.spark.sql.vectorized.*;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -67,22 +64,13 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
     return switch (name) {
       case "source" -> MessageColumn.constant(task.source());
       case "partition" -> new MessageColumn(DataTypes.IntegerType) {
-        @Override
-        public int getInt(int row) {
-          return task.partition();
-        }
+        @Override public int getInt(int row) { return task.partition(); }
       };
       case "offset" -> new MessageColumn(DataTypes.LongType) {
-        @Override
-        public long getLong(int row) {
-          return offsets[row];
-        }
+        @Override public long getLong(int row) { return offsets[row]; }
       };
       case "timestamp" -> new MessageColumn(DataTypes.TimestampType) {
-        @Override
-        public long getLong(int row) {
-          return Platform.getLong(null, heads[row] + TIME_AT) * 1000;
-        }
+        @Override public long getLong(int row) { return Platform.getLong(null, heads[row] + TIME_AT) * 1000; }
       };
       case "exchange" -> new MessageColumn(DataTypes.StringType) {
         @Override
@@ -205,15 +193,8 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
         + ": their checksums are wrong. run `headrace fsck`; nothing behind them was read");
   }
 
-  @Override
-  public ColumnarBatch get() {
-    return batch;
-  }
-
-  @Override
-  public void close() throws IOException {
-    blocks.close();
-  }
+  @Override public ColumnarBatch get() { return batch; }
+  @Override public void close() throws IOException { blocks.close(); }
 
   /** Seeds of checksums: {@link CRC32} cannot begin with one, so bytes with that sum go first. */
   private static final class Seeds {

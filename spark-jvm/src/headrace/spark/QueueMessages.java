@@ -1,8 +1,6 @@
 package headrace.spark;
 
-import java.util.HashMap;
-import java.util.Map;
-import java.util.Set;
+import java.util.*;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.unsafe.Platform;
@@ -94,10 +92,7 @@ final class QueueMessages implements ContentColumns {
       };
       case "properties" -> properties;
       case "body" -> new MessageColumn(DataTypes.BinaryType) {
-        @Override
-        public byte[] getBinary(int row) {
-          return body(reader.contents[row], reader.lengths[row]);
-        }
+        @Override public byte[] getBinary(int row) { return body(reader.contents[row], reader.lengths[row]); }
       };
       default -> throw new IllegalArgumentException(name);
     };

@@ -1,9 +1,6 @@
 package headrace.spark;
 
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
+import java.util.*;
 
 /** A queue or topic as far as it can be read by offset; all mappings are by partition. */
 record ReadableSource(String name, String uuid, TreeMap<Integer, ReadableRange> ranges, TreeMap<Integer, List<long[]>> epochs,

@@ -2,17 +2,11 @@ package headrace.spark;
 
 import headrace.spark.BulkConnection.ConnectionClosed;
 import headrace.spark.TaskPlan.ReadTask;
-import java.io.Closeable;
-import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.LongBuffer;
+import java.io.*;
+import java.nio.*;
 import java.nio.channels.FileChannel;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.Iterator;
-import java.util.List;
-import java.util.Map;
+import java.nio.file.*;
+import java.util.*;
 
 import static headrace.spark.BulkConnection.fields;
 

@@ -47,8 +47,5 @@ final class SparkError extends RuntimeException {
     return kind.equals("DataLost");
   }
 
-  @Override
-  public String toString() {
-    return getMessage();
-  }
+  @Override public String toString() { return getMessage(); }
 }

@@ -1,8 +1,7 @@
 package headrace.spark;
 
 import com.fasterxml.jackson.core.JacksonException;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.*;
 import java.util.TreeMap;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 

@@ -3,11 +3,7 @@ package headrace.spark;
 import headrace.spark.ReadOptions.OffsetLimit;
 import headrace.spark.ReadableSource.ReadableRange;
 import java.math.BigInteger;
-import java.util.ArrayList;
-import java.util.Collection;
-import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
+import java.util.*;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /** Which rows a batch takes and how they are cut into tasks. */

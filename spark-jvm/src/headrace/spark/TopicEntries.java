@@ -20,58 +20,27 @@ final class TopicEntries implements ContentColumns {
     this.priority = priority;
   }
 
-  @Override
-  public void reset() {
-    properties.reset();
-  }
+  @Override public void reset() { properties.reset(); }
 
   @Override
   public ColumnVector column(String name) {
     return switch (name) {
       case "priority" -> MessageColumn.constant(priority);
       case "key" -> new MessageColumn(DataTypes.StringType) {
-        @Override
-        public boolean isNullAt(int row) {
-          return lacks(row, KEY);
-        }
-
-        @Override
-        public UTF8String getUTF8String(int row) {
-          return field(row, 0);
-        }
+        @Override public boolean isNullAt(int row) { return lacks(row, KEY); }
+        @Override public UTF8String getUTF8String(int row) { return field(row, 0); }
       };
       case "tags" -> new MessageColumn(DataTypes.StringType) {
-        @Override
-        public boolean isNullAt(int row) {
-          return lacks(row, TAGS);
-        }
-
-        @Override
-        public UTF8String getUTF8String(int row) {
-          return field(row, 1);
-        }
+        @Override public boolean isNullAt(int row) { return lacks(row, TAGS); }
+        @Override public UTF8String getUTF8String(int row) { return field(row, 1); }
       };
       case "message_id" -> new MessageColumn(DataTypes.StringType) {
-        @Override
-        public boolean isNullAt(int row) {
-          return lacks(row, MESSAGE_ID);
-        }
-
-        @Override
-        public UTF8String getUTF8String(int row) {
-          return field(row, 2);
-        }
+        @Override public boolean isNullAt(int row) { return lacks(row, MESSAGE_ID); }
+        @Override public UTF8String getUTF8String(int row) { return field(row, 2); }
       };
       case "born" -> new MessageColumn(DataTypes.TimestampType) {
-        @Override
-        public boolean isNullAt(int row) {
-          return lacks(row, BORN);
-        }
-
-        @Override
-        public long getLong(int row) {
-          return Platform.getLong(null, reader.contents[row] + BORN_AT) * 1000;
-        }
+        @Override public boolean isNullAt(int row) { return lacks(row, BORN); }
+        @Override public long getLong(int row) { return Platform.getLong(null, reader.contents[row] + BORN_AT) * 1000; }
       };
       case "properties" -> properties;
       case "body" -> new MessageColumn(DataTypes.BinaryType) {
@@ -105,10 +74,7 @@ final class TopicEntries implements ContentColumns {
     return Texts.at(start(entry, field), length(entry, field));
   }
 
-  @Override
-  public boolean hasTag(int row, Set<UTF8String> tags) {
-    return !lacks(row, TAGS) && tags.contains(field(row, 1));
-  }
+  @Override public boolean hasTag(int row, Set<UTF8String> tags) { return !lacks(row, TAGS) && tags.contains(field(row, 1)); }
 
   /** Token and address of the producer where they are known, then the properties of the message. */
   private void fill() {
