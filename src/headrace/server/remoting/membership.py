@@ -1,4 +1,4 @@
-"""Heartbeats, members of groups, and locks on queues."""
+"""Heartbeats, members of groups, what they have pulled, and locks on queues."""
 
 from __future__ import annotations
 
@@ -6,24 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from headrace.errors import NotFound, PreconditionFailed, Unsupported
+from headrace.errors import NotFound, PreconditionFailed
 from headrace.model.selectors import compile_selector
 from headrace.server.remoting.message_mapping import read_queues
-from headrace.server.remoting.name_server import queue_data
 from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import (
-    PULL_MODE,
-    AssignmentQuery,
     ClientCheck,
     ConsumeModel,
     ConsumerGroup,
     GetConsumerList,
     Heartbeat,
-    RequestMode,
     Subscription,
     UnregisterClient,
-    assignments_body,
 )
 from headrace.wire.remoting.message_queue import (
     LockRequest,
@@ -37,8 +32,32 @@ if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
     from headrace.server.remoting.state import Handler, RemotingState
 
-STRATEGIES = ("AVG", BY_CIRCLE := "AVG_BY_CIRCLE")
+MAX_PULLING_GROUPS = 10_000  # more are not remembered
 LOCK_EXPIRY_MS = 60_000  # after the last renewal
+
+
+class PullOffsets:
+    """By group, topic and queue: the offset behind the last message that was pulled."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[tuple[str, int], int]] = {}
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        offsets = self._groups.get(group)
+        if offsets is None:
+            if len(self._groups) >= MAX_PULLING_GROUPS:
+                return
+            offsets = self._groups[group] = {}
+        offsets[topic, queue_id] = offset
+
+    def get(self, group: str, topic: str, queue_id: int) -> int:
+        return self._groups.get(group, {}).get((topic, queue_id), 0)
+
+    def forget(self, group: str) -> None:
+        self._groups.pop(group, None)
 
 
 class QueueLocks:
@@ -318,50 +337,7 @@ def _check(state: RemotingState, session: Session, request: Command) -> None:
     session.respond(request)
 
 
-def _assignment(state: RemotingState, session: Session, request: Command) -> None:
-    """Divide the queues among the members, for clients that leave it to the broker."""
-    query = AssignmentQuery.take(request.body)
-    session.check_topic_right("read", query.topic)
-    data = queue_data(state, query.topic)
-    count = data.read_queues if data.is_readable else 0
-    queues = [MessageQueue(query.topic, data.broker_name, at) for at in range(count)]
-    if query.model is ConsumeModel.CLUSTERING:
-        members = state.members.client_ids(query.consumer_group)
-        queues = _share(queues, members, query.client_id, query.strategy)
-    session.respond(request, body=assignments_body(queues))
-
-
-def _share(
-    queues: list[MessageQueue], members: list[str], client_id: str, strategy: str
-) -> list[MessageQueue]:
-    """A member's queues; none for a client that is not a member (yet)."""
-    if strategy not in STRATEGIES:
-        raise PreconditionFailed(
-            f"strategy '{strategy:.80}' is not one of {', '.join(STRATEGIES)}: let the client "
-            "rebalance (clientRebalance)"
-        )
-    if client_id not in members:
-        return []
-    at = members.index(client_id)
-    if strategy == BY_CIRCLE:
-        return queues[at :: len(members)]
-    size, rest = divmod(len(queues), len(members))
-    start = at * size + min(at, rest)
-    return queues[start : start + size + (at < rest)]
-
-
-def _request_mode(state: RemotingState, session: Session, request: Command) -> None:
-    wanted = RequestMode.take(request.body)
-    session.check_topic_right("configure", wanted.topic)
-    state.topics.get(wanted.topic)
-    if wanted.mode != PULL_MODE:
-        raise Unsupported(f"mode '{wanted.mode:.20}': groups can only pull; nothing was changed")
-    session.respond(request)
-
-
 HANDLERS: dict[int, Handler] = {
-    RequestCode.QUERY_ASSIGNMENT: _assignment,
-    RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
     RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.UNREGISTER_CLIENT: _unregister,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _members,

@@ -30,32 +30,7 @@ if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
     from headrace.server.remoting.state import Handler, RemotingState
 
-MAX_PULLING_GROUPS = 10_000  # more are not remembered
 YOUNG_MESSAGES = 100_000  # in a queue, all of them still there
-
-
-class PullOffsets:
-    """By group, topic and queue: the offset behind the last message that was pulled."""
-
-    def __init__(self) -> None:
-        self._groups: dict[str, dict[tuple[str, int], int]] = {}
-
-    def __contains__(self, group: str) -> bool:
-        return group in self._groups
-
-    def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        offsets = self._groups.get(group)
-        if offsets is None:
-            if len(self._groups) >= MAX_PULLING_GROUPS:
-                return
-            offsets = self._groups[group] = {}
-        offsets[topic, queue_id] = offset
-
-    def get(self, group: str, topic: str, queue_id: int) -> int:
-        return self._groups.get(group, {}).get((topic, queue_id), 0)
-
-    def forget(self, group: str) -> None:
-        self._groups.pop(group, None)
 
 
 def store_offset(

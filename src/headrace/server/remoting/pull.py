@@ -1,4 +1,4 @@
-"""Pulls: messages of one queue from an offset on."""
+"""Pulls: messages of one queue from an offset on, and the queues that a client pulls from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import AccessRefused, BadTopicValue
+from headrace.errors import AccessRefused, BadTopicValue, PreconditionFailed, Unsupported
 from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.long_polls import PullRequest
@@ -17,6 +17,7 @@ from headrace.server.remoting.message_mapping import (
     sent_bytes,
     take_record,
 )
+from headrace.server.remoting.name_server import queue_data
 from headrace.server.remoting.offsets import store_offset
 from headrace.server.remoting.session import RESPONSE_MAX
 from headrace.server.remoting.statistics import GOT
@@ -24,8 +25,16 @@ from headrace.store.topics.entry import tags_of
 from headrace.store.topics.reads import LoadedEntries
 from headrace.wire.remoting.codes import Perm, PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.headers.groups import (
+    PULL_MODE,
+    AssignmentQuery,
+    ConsumeModel,
+    RequestMode,
+    assignments_body,
+)
 from headrace.wire.remoting.headers.pull import PullMessage, PullResult
 from headrace.wire.remoting.message_ids import host_bytes
+from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import check_group
 
 if TYPE_CHECKING:
@@ -37,6 +46,7 @@ logger = logging.getLogger(__name__)
 MAX_BYTES = 1 << 20  # unless a single message has more
 SCAN_MESSAGES = 8192  # scanned for one response when a selector matches few
 MAX_SUSPEND_MS = 60_000
+STRATEGIES = ("AVG", BY_CIRCLE := "AVG_BY_CIRCLE")
 _COMMIT, _SUSPEND, _SUBSCRIPTION = (
     int(PullFlag.COMMIT_OFFSET),
     int(PullFlag.SUSPEND),
@@ -250,7 +260,50 @@ def _matches(selector: Selector, content: bytes) -> bool:
     return selector.matches(take_record(content).properties)
 
 
+def _assignment(state: RemotingState, session: Session, request: Command) -> None:
+    """Divide the queues among the members, for clients that leave it to the broker."""
+    query = AssignmentQuery.take(request.body)
+    session.check_topic_right("read", query.topic)
+    data = queue_data(state, query.topic)
+    count = data.read_queues if data.is_readable else 0
+    queues = [MessageQueue(query.topic, data.broker_name, at) for at in range(count)]
+    if query.model is ConsumeModel.CLUSTERING:
+        members = state.members.client_ids(query.consumer_group)
+        queues = _share(queues, members, query.client_id, query.strategy)
+    session.respond(request, body=assignments_body(queues))
+
+
+def _share(
+    queues: list[MessageQueue], members: list[str], client_id: str, strategy: str
+) -> list[MessageQueue]:
+    """A member's queues; none for a client that is not a member (yet)."""
+    if strategy not in STRATEGIES:
+        raise PreconditionFailed(
+            f"strategy '{strategy:.80}' is not one of {', '.join(STRATEGIES)}: let the client "
+            "rebalance (clientRebalance)"
+        )
+    if client_id not in members:
+        return []
+    at = members.index(client_id)
+    if strategy == BY_CIRCLE:
+        return queues[at :: len(members)]
+    size, rest = divmod(len(queues), len(members))
+    start = at * size + min(at, rest)
+    return queues[start : start + size + (at < rest)]
+
+
+def _request_mode(state: RemotingState, session: Session, request: Command) -> None:
+    wanted = RequestMode.take(request.body)
+    session.check_topic_right("configure", wanted.topic)
+    state.topics.get(wanted.topic)
+    if wanted.mode != PULL_MODE:
+        raise Unsupported(f"mode '{wanted.mode:.20}': groups can only pull; nothing was changed")
+    session.respond(request)
+
+
 HANDLERS: dict[int, Handler] = {
     RequestCode.PULL_MESSAGE: _pull,
     RequestCode.LITE_PULL_MESSAGE: _pull,
+    RequestCode.QUERY_ASSIGNMENT: _assignment,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: _request_mode,
 }

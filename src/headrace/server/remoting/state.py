@@ -11,8 +11,7 @@ from headrace.server.remoting.delayed_messages import DelayLevels, TimedMessages
 from headrace.server.remoting.group_settings import GroupSettings
 from headrace.server.remoting.half_messages import HalfMessages
 from headrace.server.remoting.long_polls import LongPolls
-from headrace.server.remoting.membership import GroupMembership, QueueLocks
-from headrace.server.remoting.offsets import PullOffsets
+from headrace.server.remoting.membership import GroupMembership, PullOffsets, QueueLocks
 from headrace.server.remoting.send_batcher import TurnAppends
 from headrace.server.remoting.session import RemotingSettings, Session
 from headrace.server.remoting.statistics import RateCounters
