@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PreconditionFailed
-from headrace.server.remoting.message_mapping import TopicRecord, delay_level, encode_record
+from headrace.server.remoting.message_mapping import TopicRecord, delay_of, encode_record
 from headrace.server.remoting.send import entries_of
 from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.message_ids import HostAddress
@@ -56,13 +56,20 @@ def test_a_batch_gives_the_entries_of_its_messages(elements: list[BatchElement])
     assert first == records[0].properties[UNIQ_KEY]
 
 
-@given(ELEMENTS, st.integers(0, 40))
+DELAYS = {
+    "DELAY\x013": (3, 0),
+    "TIMER_DELAY_MS\x01500": (0, 500),
+    "TIMER_DELAY_SEC\x012": (0, 2000),
+}
+
+
+@given(ELEMENTS, st.integers(0, 40), st.sampled_from(list(DELAYS)))
 def test_a_delay_in_a_batch_is_found_wherever_it_is(
-    elements: list[BatchElement], place: int
+    elements: list[BatchElement], place: int, delay: str
 ) -> None:
-    late = BatchElement(0, b"late", f"{UNIQ_KEY}\x01{'A' * 32}\x02DELAY\x013\x02".encode())
+    late = BatchElement(0, b"late", f"{UNIQ_KEY}\x01{'A' * 32}\x02{delay}\x02".encode())
     elements.insert(place, late)
 
     with pytest.raises(PreconditionFailed, match="delayed"):
         entries_of(batch_bytes(elements), make, LARGEST)
-    assert delay_level(make(b"", take_properties("DELAY\x013\x02"), 0)) == 3
+    assert delay_of(take_properties(delay), 0) == DELAYS[delay]

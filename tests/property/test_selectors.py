@@ -109,7 +109,8 @@ def both(kind: str, rest: list[object], message: Mapping[str, str]) -> bool | No
 def compared(kind: str, left: Tree, right: Tree, message: Mapping[str, str]) -> bool | None:
     one, other = valued(left, message), valued(right, message)
     if one is None or other is None:
-        return None
+        # As RocketMQ: two missing values are equal, and a missing one on the right equals nothing.
+        return one is other if kind == "equal" and other is None else None
     if isinstance(one, str) and isinstance(other, str):
         if kind == "equal":
             return one == other

@@ -252,9 +252,10 @@ def test_other_protocols_cannot_write_to_hidden_topics(
     channel = connection.channel()
     channel.confirm_delivery()
     headers = {"REAL_TOPIC": topic, "TIMER_OUT_MS": "1"}
-    with pytest.raises(pika.exceptions.NackError):
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
         properties = pika.BasicProperties(headers=headers)
         channel.basic_publish(f"topic.{hidden}", "", b"forged", properties)
+    assert refused.value.reply_code == 403
     connection.close()
     broker.advance(5)
 

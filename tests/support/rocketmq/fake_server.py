@@ -43,6 +43,7 @@ class Peer:
         self.fake = fake
         self.writer = writer
         self.heartbeat: Heartbeat | None = None
+        self.codes: list[int] = []  # of its requests, in their order
 
     def close(self) -> None:
         self.writer.transport.abort()
@@ -165,6 +166,7 @@ class Fake:
                         self.answers.append(command)
                         continue
                     self.seen.append(command)
+                    peer.codes.append(command.code)
                     task = asyncio.create_task(self._answer(peer, command))
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
