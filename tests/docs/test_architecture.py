@@ -48,10 +48,19 @@ def inherited(name: str, file: str) -> bool:
 
 
 STEPS = [(match["name"], match["file"]) for match in STEP.finditer(page("architecture.md"))]
+JAVA = ROOT / "spark-jvm" / "src" / "headrace" / "spark"
+JAVA_STEPS = re.findall(r"^(\w+)\.(\w+) +spark-jvm, (\w+)\.java", page("architecture.md"), re.M)
 
 
 def test_the_five_paths_are_described() -> None:
-    assert len(STEPS) >= 35
+    assert len(STEPS) + len(JAVA_STEPS) >= 35
+
+
+@pytest.mark.parametrize(("kind", "method", "file"), JAVA_STEPS)
+def test_a_step_in_java_names_a_method_that_exists(kind: str, method: str, file: str) -> None:
+    text = (JAVA / f"{file}.java").read_text("utf-8")
+    assert re.search(rf"\b(class|record|interface) {kind}\b", text)
+    assert re.search(rf"\b{method}\(", text)
 
 
 @pytest.mark.parametrize(("name", "file"), STEPS)

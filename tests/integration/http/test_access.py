@@ -67,8 +67,8 @@ def test_every_route_has_a_rule_that_makes_sense() -> None:
 
 def test_few_routes_need_no_login() -> None:
     assert sorted(route.path for route in TABLE.routes if route.rule.tag is None) == [
-        "/", "/api/login", "/api/metrics", "/api/openapi.json", "/assets/{name}", "/healthz",
-        "/metrics", "/{name}",
+        "/", "/api/health/checks/active", "/api/login", "/api/metrics", "/api/openapi.json",
+        "/assets/{name}", "/healthz", "/metrics", "/{name}",
     ]  # fmt: skip
 
 

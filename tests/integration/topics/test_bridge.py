@@ -247,7 +247,7 @@ def test_a_topic_is_refused_when_its_exchange_name_is_taken(
     name = f"t_{uuid4().hex[:12]}"
     channel.exchange_declare(f"topic.{name}", "fanout", auto_delete=True)
 
-    with pytest.raises(TopicConflict, match="in the way"):
+    with pytest.raises(TopicConflict, match="has the name that topic"):
         engine.create(TopicSpec(name))
 
 

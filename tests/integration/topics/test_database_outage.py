@@ -95,7 +95,7 @@ def test_a_broker_starts_without_its_database_and_finds_it_later(
             channel.queue_bind("second", "topic.jobs", "#")
         with store_of(node) as store, pytest.raises(EngineUnavailable, match="be reached yet"):
             store.consumer("jobs", token="c")
-        assert PASSWORD not in node.log() and "'shop' is away" in node.log()
+        assert PASSWORD not in node.log() and "'shop' is unreachable" in node.log()
     finally:
         mariadb_server.start()
     with store_of(node) as store:

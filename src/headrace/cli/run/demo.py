@@ -13,7 +13,7 @@ from headrace import __version__
 _FAILED = 1
 _NEXT = """
 Next:
-   headrace serve                   run a broker; its page is http://127.0.0.1:15672/
+   headrace serve                   run a broker, page on port 15672
    headrace demo --keep             this demo, with the broker left running
    docs/getting-started.md          first messages from your own program
    docs/migrate-from-rabbitmq.md    take over definitions from RabbitMQ"""
