@@ -113,7 +113,8 @@ class ChannelCore(Generic[D]):
             self._topology.add_queue(fields, found.name)
             return found
 
-        return ClientRequest(Op.QUEUE_DECLARE, fields, finish, repeatable=bool(name))
+        # An exclusive queue is deleted with the lost connection; another without a name stays.
+        return ClientRequest(Op.QUEUE_DECLARE, fields, finish, repeatable=bool(name) or exclusive)
 
     def queue_delete(self, name: str, if_unused: bool, if_empty: bool) -> ClientRequest[int]:
         def finish(reply: Reply) -> int:

@@ -10,7 +10,7 @@ from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.connection_core import ConnectionState
 from headrace.client.core.unsettled import Delivery
-from headrace.client.errors import ConsumerCancelled, ResourceLocked
+from headrace.client.errors import ConnectionClosed, ConsumerCancelled, ResourceLocked
 from headrace.wire.native.payloads import Op
 from support.fake_client import Box, Desk, Request
 
@@ -158,6 +158,30 @@ def test_a_shared_queue_named_by_the_broker_is_looked_for(
     assert kind == Op.LIST
     desk.answer(question[0], rows=rows, more=False)
     assert (desk.said()[0][0] == Op.QUEUE_DECLARE) is is_declared
+
+
+@pytest.mark.parametrize(
+    ("name", "exclusive", "is_repeated"),
+    [("q", False, True), ("q", True, True), ("", True, True), ("", False, False)],
+)
+def test_a_declaration_under_way_is_repeated_unless_it_may_leave_a_queue_behind(
+    desk: Desk, name: str, exclusive: bool, is_repeated: bool
+) -> None:
+    channel, calls = desk.open_channel()
+    future = desk.submit(channel, calls.queue_declare(name, **{**PLAIN, "exclusive": exclusive}))
+    ((kind, _),) = desk.said()
+    assert kind == Op.QUEUE_DECLARE
+    desk.cut()
+    desk.greet()
+    desk.answer(desk.said()[0])  # the channel is open again
+    again = desk.said()
+
+    assert [kind for kind, _ in again] == [Op.QUEUE_DECLARE] * is_repeated
+    if is_repeated:
+        desk.answer(again[0], name=name or "amq.gen-2", messages=0, consumers=0)
+        assert future.result(0).name == (name or "amq.gen-2")
+    else:
+        assert isinstance(future.exception(0), ConnectionClosed)
 
 
 def test_recovery_goes_on_without_what_cannot_be_declared(desk: Desk) -> None:
