@@ -110,9 +110,6 @@ class BlockingAdapter:
     def names(self) -> Sequence[str]:
         return sorted(self._known)
 
-    def uuid_of(self, topic: str) -> str | None:
-        return self._known.get(topic)
-
     # -- topics ----------------------------------------------------------------------------------
 
     def declare(self, spec: TopicSpec, then: Then[DeclaredTopic]) -> None:

@@ -31,14 +31,20 @@ class DeliveredEntries(NamedTuple):
     contents: Sequence[bytes]
 
 
-def messages_of(pieces: Iterable[DeliveredEntries]) -> Iterator[StoredMessage]:
+def messages_of(pieces: Iterable[DeliveredEntries]) -> list[StoredMessage]:
     """The entries, decoded."""
+    new = tuple.__new__  # a quarter of a microsecond less per message than StoredMessage()
+    found: list[StoredMessage] = []
     for (priority, index), attempts, time, offsets, contents in pieces:
         base = message_id(index, 0)
-        for offset, content in zip(offsets, contents, strict=True):
-            yield StoredMessage(
-                base + offset, priority, index, time, *decode_entry(content), attempts
+        found += [
+            new(
+                StoredMessage,
+                (base + offset, priority, index, time, *decode_entry(content), attempts),
             )
+            for offset, content in zip(offsets, contents, strict=True)
+        ]
+    return found
 
 
 class TopicLog(Protocol):
