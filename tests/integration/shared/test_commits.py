@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from headrace.errors import ConfigError
 from headrace.model.shard_ownership import ShardRow
-from headrace.store.shared.cache import MARKER, ShardCache
+from headrace.store.shared.cache import LABEL, MARKER, ShardCache
 from headrace.store.shared.database import Change, PutBlock, PutFile, ShardDatabase
 from headrace.store.shared.writer import BLOCK, COMMIT_SIZE, ShardLost, ShardWriter
 from headrace.store.sql.faults import Fault
@@ -130,9 +132,12 @@ def test_an_owner_stops_when_the_database_went_back(
     owner.flush()
     restorable.go_back()
     put(owner, b"three", 6)
+    kept: list[bool] = []
+    owner.on_went_back = lambda: kept.append(True)
     with pytest.raises(ShardLost, match="went back"):
         owner.flush()
     assert contents(take_overs) == b"one"
+    assert kept == [True]
 
 
 def test_an_owner_sees_that_it_was_replaced_from_an_older_state(
@@ -193,7 +198,8 @@ def test_a_copy_follows_commits_and_replaced_files(tmp_path: Path, take_overs: T
     def check() -> None:
         owner.flush()
         assert copy.update(take_overs.database())
-        names = {one.relative_to(directory) for one in directory.rglob("*") if one.is_file()}
+        names = {one.relative_to(directory) for one in directory.rglob("*")
+                 if one.is_file() and one.name != LABEL}  # fmt: skip
         for name in names:
             assert (tmp_path / "copy" / name).read_bytes() == (directory / name).read_bytes()
         assert set(copy.files) == {str(name) for name in names}
@@ -225,6 +231,43 @@ def test_a_copy_without_a_marker_of_this_boot_is_thrown_away(
     assert (again.row.seq, (tmp_path / "copy" / "a").exists()) == (-1, False)
     assert again.update(take_overs.database())
     assert (tmp_path / "copy" / "a").read_bytes() == b"text"
+
+
+def test_only_a_cache_is_cleared(tmp_path: Path) -> None:
+    """Not the data directory of a broker, nor what is left when the database lost commits."""
+    directory = tmp_path / "data"
+    (directory / "journal").mkdir(parents=True)
+    (directory / "meta.db").write_bytes(b"queues")
+    with pytest.raises(ConfigError, match="not the cache of a shard"):
+        ShardCache(directory, "main")
+    assert (directory / "meta.db").exists()
+
+    cache = ShardCache(tmp_path / "cache", "main")
+    (tmp_path / "cache" / "meta.db").write_bytes(b"queues")
+    with pytest.raises(ConfigError, match="cache of shard 'main'"):
+        ShardCache(tmp_path / "cache", "other")
+    cache.remove_label()
+    with pytest.raises(ConfigError, match="not the cache of a shard"):
+        ShardCache(tmp_path / "cache", "main")
+    assert (tmp_path / "cache" / "meta.db").exists()
+
+
+def test_a_lease_counts_from_the_first_attempt(
+    take_overs: TakeOvers,
+    mariadb_server: MariaDb,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The attempt whose answer was lost may be the one that a standby has seen."""
+    _, _, first = take_overs.next()
+    settings = parse_url(mariadb_server.url(database_name))
+    ticks = count(1000.0, 100.0)  # each look at the clock is much later
+    monkeypatch.setattr("headrace.store.shared.writer.boottime", lambda: next(ticks))
+    writer = ShardWriter(LossyDatabase(settings, "main", lease=LEASE), first.done, LEASE)
+    before = next(ticks)
+    put(writer, b"text")
+    writer.flush()  # its first answer is lost
+    assert writer.lease.is_over(before + 100.0 + LEASE)
 
 
 def test_an_owner_has_no_marker_while_it_writes(take_overs: TakeOvers) -> None:

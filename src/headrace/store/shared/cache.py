@@ -2,7 +2,8 @@
 
 A marker says which commit the directory is a copy of. It names the boot of the machine, because the
 copy is never synced, and it is removed, synced, before an owner writes: what a killed owner leaves
-has bytes in it that were never committed.
+has bytes in it that were never committed. Only a directory that says it is a cache is ever cleared:
+another may be the data directory of a broker, or all that is left of lost commits.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import os
 import shutil
 from pathlib import Path
 
+from headrace.errors import ConfigError
 from headrace.model.shard_ownership import ShardRow
 from headrace.store.disk import make_directory, sync_directory
 from headrace.store.shared.database import ShardDatabase, ShardFile, ShardSnapshot
 
-MARKER = "shard-cache"
-_KEPT = frozenset(("lock", MARKER))  # not of the shard
+LABEL = "shard-cache"  # the directory is one, and of which shard
+MARKER = "shard-commit"
+_KEPT = frozenset(("lock", LABEL))  # not of the shard
 
 
 def boot_id() -> str:
@@ -31,10 +34,29 @@ class ShardCache:
         self._directory = directory
         self._shard = shard
         make_directory(directory)
+        self._check_label()
         self.row = ShardRow(-1, -1)
         self.files: dict[str, ShardFile] = {}
         if not self._read_marker():
             self._clear()
+
+    def _check_label(self) -> None:
+        label = self._directory / LABEL
+        if label.exists():
+            if (found := label.read_text()) != self._shard:
+                raise ConfigError(f"{self._directory} is the cache of shard '{found}'")
+        elif {entry.name for entry in self._directory.iterdir()} - _KEPT:
+            raise ConfigError(
+                f"{self._directory} is not empty and not the cache of a shard: choose another "
+                "directory, or copy it into a new shard with `headrace share adopt`"
+            )
+        else:
+            label.write_text(self._shard)
+
+    def remove_label(self) -> None:
+        """It is more than a copy from now on: it is not cleared by the next start."""
+        (self._directory / LABEL).unlink(missing_ok=True)
+        sync_directory(self._directory)
 
     def _read_marker(self) -> bool:
         try:

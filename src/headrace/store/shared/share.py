@@ -193,6 +193,7 @@ class Owner:
         self._cache = cache
         self._beat = beat
         self._leave = leave
+        writer.on_went_back = cache.remove_label
         self._files = SharedFiles(settings.directory, writer, cache.files)
         self._call_soon: Callable[[Callable[[], None]], object] | None = None
         self._on_lease: Callable[[bool], None] = lambda is_kept: None

@@ -52,6 +52,7 @@ class ShardWriter:
         self._failure: StoreError | None = None
         self._stopping = threading.Event()
         self.on_full: Callable[[bool], None] = lambda is_full: None
+        self.on_went_back: Callable[[], None] = lambda: None
         self._is_full = False
         self.committed_at = boottime()
 
@@ -114,8 +115,9 @@ class ShardWriter:
 
     def _commit(self, changes: Sequence[Change]) -> None:
         is_unknown = False  # whether the last attempt was made
+        # Of the first attempt: it may be the one that was made, and a standby has seen it then.
+        sent = boottime()
         for pause in _PAUSES.pauses():
-            sent = boottime()
             try:
                 is_done = not is_unknown and self._database.commit(self._done, changes)
                 if not is_done:
@@ -154,6 +156,7 @@ class ShardWriter:
                 "the database lost commits: it is at %s, this node had committed %s. The data "
                 "directory of this node has everything; nothing more is stored", row, self._done,
             )  # fmt: skip
+            self.on_went_back()
             self._failure = ShardLost("the database went back in time")
             raise self._failure
         return outcome is CommitOutcome.DONE

@@ -69,4 +69,5 @@ def export(database: ShardDatabase, shard: str, directory: Path) -> int:
     cache.update(database)
     if FORMAT_FILE not in cache.files:
         raise StoreError("the shard is empty, or was not adopted to its end")
+    cache.remove_label()
     return cache.row.seq
