@@ -147,16 +147,18 @@ def test_bindings_and_topics_are_there_after_a_restart(
         channel = connection.channel()
         channel.queue_declare(topic, durable=True)
         channel.queue_bind(topic, f"topic.{topic}", "#")
+    # The first append waits until this node follows the topic; another node's does not.
+    engines[1].append(topic, [Entry(b"first")])
     engines[0].append(topic, [Entry(b"before")])
 
     def count_of() -> int:
         return node.queue(topic).messages
 
-    wait_for(count_of, timeout=15)
+    wait_for(lambda: count_of() == 2, timeout=60)
     engines[1].close()
     node.restart()
     engines[0].append(topic, [Entry(b"after")])
 
-    wait_for(lambda: count_of() >= 2, timeout=15)
+    wait_for(lambda: count_of() == 3, timeout=60)
     with pika.BlockingConnection(pika.URLParameters(node.amqp_url)) as connection:
         connection.channel().queue_delete(topic)

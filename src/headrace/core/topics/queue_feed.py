@@ -29,7 +29,10 @@ PAUSE_MS = 1000  # after a failure
 
 
 class DatabaseTap:
-    """Follows one topic from the moment in which the first queue is bound."""
+    """Follows one topic from the moment its cursor is placed, soon after the first queue is bound.
+
+    What another node appends between the two is not delivered here.
+    """
 
     def __init__(
         self,
