@@ -15,7 +15,7 @@ NODES := console/node_modules/.package-lock.json
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) $(JAR) ## make .venv and install everything (PYTHON=... chooses the interpreter)
+setup: $(STAMP) $(JAR) page ## make .venv, install everything, build the management page (PYTHON=... chooses the interpreter)
 
 $(STAMP): pyproject.toml constraints.txt scripts/setup
 	@scripts/setup
@@ -88,10 +88,11 @@ $(NODES): console/package-lock.json console/package.json
 	@cd console && npm ci --no-progress --loglevel=error
 	@touch $@
 
-# The page is welcome and not needed: everything else works without it.
+# Everything else works without the management page.
 page:
-	@if ! command -v npm >/dev/null; then echo "console: no Node.js here, so / will have no page"; \
-	elif ! $(MAKE) --no-print-directory console; then echo "console: not built, see above"; fi
+	@if ! command -v npm >/dev/null; then \
+		echo "page: Node.js is not installed, so there is no management page (apt-get install nodejs npm)"; \
+	elif ! $(MAKE) --no-print-directory console; then echo "page: not built, see above"; fi
 
 # Where Node.js is missing the page is not checked; in CI that is an error.
 lint-page:

@@ -60,6 +60,24 @@ def test_one_is_edited_and_sent_back_first_and_then_the_rest_of_its_cause(
     assert all("headers" not in one["properties"] for one in browsed["items"])
 
 
+def test_the_first_message_of_a_queue_is_rejected_and_redriven(console: Console, api: Api) -> None:
+    api.put("queues", "/", "failed", durable=True)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "failed"}
+    api.put("queues", "/", "invoices", durable=True, arguments=arguments)
+    api.publish("invoices", "17")
+    console.open("queues", "/", "invoices", tab="messages")
+    console.click("Reject first message…")
+    console.confirm("Reject")
+    console.expect_notice("1 message rejected.")
+    wait_for(lambda: (api.ready("invoices"), api.ready("failed")) == (0, 1))
+
+    console.open("deadletters")
+    console.row("Dead letters by cause", "invoices").get_by_role("link", name="Redrive…").click()
+    console.click("Send first message")
+    console.sees("First message sent")
+    assert (api.ready("invoices"), api.ready("failed")) == (1, 0)
+
+
 def test_without_dead_letters_the_page_explains_dead_lettering(console: Console, api: Api) -> None:
     api.put("queues", "/", "grave", durable=True)
     api.call("DELETE", "queues", "/", "grave", "contents")

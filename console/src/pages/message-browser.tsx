@@ -3,17 +3,24 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
+import { post } from "../api";
 import { plural } from "../format";
 import { usePoll } from "../poll";
 import type { Browsed } from "../types";
 import { Empty, Failure, Loading } from "../ui/basics";
+import { confirmAction } from "../ui/dialog";
 import { Checkbox } from "../ui/form";
 import { MessageList } from "../ui/message";
+import { attempt, notify } from "../ui/notices";
 import { url } from "../urls";
 
 const COUNT = 25;
 
-export function MessageBrowser(props: { vhost: string; name: string }): JSX.Element {
+export function MessageBrowser(props: {
+  vhost: string;
+  name: string;
+  onDone: () => void;
+}): JSX.Element {
   const [starts, setStarts] = useState<number[]>([0]);
   const [settled, setSettled] = useState(false);
   const start = starts.at(-1) ?? 0;
@@ -25,6 +32,22 @@ export function MessageBrowser(props: { vhost: string; name: string }): JSX.Elem
   };
   const polled = usePoll<Browsed>(url(["queues", props.vhost, props.name, "browse"], query), 0);
   const data = polled.data;
+  const reject = async (): Promise<void> => {
+    const sure = await confirmAction({
+      title: "Reject the first ready message?",
+      text: "It goes to the dead-letter exchange of the queue. Without one it is deleted.",
+      action: "Reject",
+    });
+    if (!sure) return;
+    await attempt(async () => {
+      const body = { count: 1, ackmode: "reject_requeue_false", encoding: "auto", truncate: 0 };
+      const path = url(["queues", props.vhost, props.name, "get"]);
+      const rejected = await post<unknown[]>(path, body);
+      notify(rejected.length > 0 ? "1 message rejected." : "The queue has no ready messages.");
+      polled.refresh();
+      props.onDone();
+    });
+  };
   return (
     <section class="card flush" aria-label="Messages">
       <div class="list-head">
@@ -34,6 +57,9 @@ export function MessageBrowser(props: { vhost: string; name: string }): JSX.Elem
             onClick={() => (starts.length > 1 ? setStarts([0]) : polled.refresh())}
           >
             Refresh from head
+          </button>
+          <button type="button" class="danger" onClick={() => void reject()}>
+            Reject first message…
           </button>
           <Checkbox
             label="include settled messages still in the log"

@@ -80,7 +80,9 @@ export function QueuePage(props: { vhost: string; name: string }): JSX.Element {
               tabs={TABS.map(([id, label]) => ({ id, label, href: link(path, { tab: id }) }))}
             />
             {tab === "" && <QueueOverview queue={queue} />}
-            {tab === "messages" && <MessageBrowser vhost={props.vhost} name={props.name} />}
+            {tab === "messages" && (
+              <MessageBrowser vhost={props.vhost} name={props.name} onDone={polled.refresh} />
+            )}
             {tab === "bindings" && <QueueBindings vhost={props.vhost} name={props.name} />}
             {tab === "publish" && (
               <Card title="Publish to this queue through the default exchange">

@@ -167,6 +167,21 @@ def test_looking_does_not_take(channel: Channel, site: RunningBroker, capsys: Ca
     assert site.queue("q") == (0, 0, 0)
 
 
+def test_rejected_messages_are_dead_lettered(channel: Channel, capsys: Capsys) -> None:
+    channel.queue_declare("failed", durable=True)
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "failed"}
+    channel.queue_declare("work", durable=True, arguments=dead)
+    channel.publish_batch([("", "work", None, b"1"), ("", "work", None, b"2")])
+    assert call(capsys, "get", "work", "--reject", "--lines").out == "1\n"
+    wait_for(lambda: call(capsys, "get", "failed", "--lines").out == "1\n")
+    assert drain(channel, "work") == [b"2"]
+    refused = call(capsys, "get", "work", "--reject", "--requeue")
+    assert (refused.code, refused.err) == (
+        2,
+        "headrace: --requeue and --reject exclude each other\n",
+    )
+
+
 def test_json_has_every_field(channel: Channel, capsys: Capsys) -> None:
     channel.queue_declare("q")
     headers = {"nan": float("nan"), "bytes": b"\xff", "list": [1]}

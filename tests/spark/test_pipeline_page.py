@@ -1,4 +1,4 @@
-"""The commands of the README and of the page about pipelines, as they are printed."""
+"""The commands of the page about pipelines, as they are printed."""
 
 from __future__ import annotations
 
@@ -37,12 +37,7 @@ def commands(page: str, heading: str) -> list[list[str]]:
     return [shlex.split(line.removeprefix(".venv/bin/")) for line in block[1].splitlines()]
 
 
-def test_the_readme_shows_the_first_example() -> None:
-    shown = commands("README.md", "## Data pipelines on Spark")
-    assert shown == commands("docs/spark-pipelines.md", "## Examples")[: len(shown)]
-
-
-def test_pipelines_run_as_readme_and_docs_print_them(broker: RunningBroker, tmp_path: Path) -> None:
+def test_pipelines_run_as_the_page_prints_them(broker: RunningBroker, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("out"))
     env = {
         **os.environ,
