@@ -59,7 +59,10 @@ class Link:
 
     def call(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Command:
         """The answer to any request."""
-        opaque = self._send(code, ext or {}, body, 0)
+        return self.finish(self._send(code, ext or {}, body, 0))
+
+    def finish(self, opaque: int) -> Command:
+        """The answer to a request that was sent before."""
         while True:
             received = self._receive()
             self.requests += [one for one in received if not one.is_response]
@@ -70,6 +73,10 @@ class Link:
     def tell(self, header: Header, body: bytes = b"") -> None:
         """A request that wants no answer."""
         self._send(header.CODE, header.ext(), body, ONEWAY)
+
+    def begin(self, header: Header) -> int:
+        """Send a request; its number, for finish()."""
+        return self._send(header.CODE, header.ext(), b"", 0)
 
     def wait_for_request(self, code: int) -> Command:
         """A request of the server with this code, now or before."""

@@ -92,6 +92,11 @@ class LoopTurn:
         if not self._scheduled:
             self._schedule()
 
+    def request_end(self) -> None:
+        """Finish this turn even if nothing is marked: there is something to commit."""
+        if not self._scheduled:
+            self._schedule()
+
     def mark_queue(self, queue: Dispatchable) -> None:
         """The queue has messages or credit it had not before. Callers test ``marked`` first."""
         queue.marked = True

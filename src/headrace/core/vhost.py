@@ -24,7 +24,7 @@ from headrace.core.spark_support.pipeline_status import Pipelines
 from headrace.core.spark_support.staged_batches import StagedBatches
 from headrace.core.storage import Storage
 from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
-from headrace.core.topics.exchange_bridge import X_TOPIC, ExchangeBridge, UnavailableTopicSink
+from headrace.core.topics.exchange_bridge import X_TOPIC, ExchangeBridge, RefusingSink
 from headrace.core.topics.log_engine import LogEngine
 from headrace.core.topics.registry import TopicRegistry
 from headrace.core.vhost_services import VhostServices
@@ -201,7 +201,7 @@ class Vhost:
             raise AccessRefused(
                 f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed"
             )
-        if exchange.sink is not None and not isinstance(exchange.sink, UnavailableTopicSink):
+        if exchange.sink is not None and not isinstance(exchange.sink, RefusingSink):
             raise AccessRefused(f"exchange '{name}' belongs to a topic: delete the topic")
         if if_unused and exchange.is_bound:
             raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
@@ -424,7 +424,7 @@ class Vhost:
 
     def _follow_taps(self, exchange: Exchange) -> None:
         """A topic of another engine is followed as long as something is bound to it."""
-        if exchange.is_tailed and not isinstance(exchange.sink, UnavailableTopicSink):
+        if exchange.is_tailed and not isinstance(exchange.sink, RefusingSink):
             self.topics.taps_changed(exchange.name.removeprefix(TOPIC_PREFIX))
 
     def _auto_delete(self, exchange: Exchange) -> None:

@@ -18,11 +18,11 @@ from headrace.server.embedded import core
 from headrace.server.remoting.message_mapping import TopicRecord, encode_record
 from headrace.store.topics.types import TopicSpec
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.admin import CreateTopic, DeleteTopic
 from headrace.wire.remoting.headers.offsets import GetMaxOffset, OffsetResult
-from headrace.wire.remoting.headers.pull import ViewMessage
+from headrace.wire.remoting.headers.pull import PullMessage, ViewMessage
 from headrace.wire.remoting.headers.send import RecallMessage, SendMessage, SendResponse
 from headrace.wire.remoting.message import BatchElement, RemotingMessage, batch_bytes, take_messages
 from headrace.wire.remoting.message_ids import take_offset_id
@@ -109,6 +109,32 @@ def test_a_timer_can_be_a_time_of_day(broker: RunningBroker, link: Link, topic: 
 
     broker.advance(10)
     assert only(link, topic).store_timestamp >= due
+
+
+def let_pass(broker: RunningBroker, ms: int) -> None:
+    """Call what is due, and nothing else: advance() would commit. Tidying, which also commits, is
+    due at 2 s."""
+
+    async def advance(_: Server) -> None:
+        assert broker.clock is not None
+        broker.clock.advance(ms)
+
+    broker._running().call(advance)
+
+
+@pytest.mark.parametrize("delay", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "1000"}])
+def test_an_idle_broker_commits_what_it_releases_at_once(
+    broker: RunningBroker, link: Link, ours: Ours, topic: str, delay: dict[str, str]
+) -> None:
+    sent(link, topic)  # the first message of a queue also changes metadata, which commits
+    sent(link, topic, **delay)
+    flags = int(PullFlag.SUSPEND | PullFlag.SUBSCRIPTION)
+    with Link(ours.broker_address, credentials=ours.secret()) as other:
+        pull = other.begin(PullMessage("CG", topic, 0, 1, 1, flags, suspend_timeout_millis=60_000))
+        count(other, topic)  # the pull waits
+        let_pass(broker, 1_100)
+
+        assert [one.body for one in take_messages(other.finish(pull).body)] == [b"late"]
 
 
 @pytest.mark.parametrize("value", ["-5", "0"])
@@ -260,6 +286,24 @@ def test_other_protocols_cannot_write_to_hidden_topics(
     broker.advance(5)
 
     assert only(link, topic).body == b"late"
+
+
+def test_a_hidden_topic_behind_an_exchange_does_not_keep_messages_from_others(
+    broker: RunningBroker, link: Link, topic: str
+) -> None:
+    sent(link, topic, DELAY="1")
+    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.exchange_declare("all", "fanout")
+    channel.exchange_bind(f"topic.{SCHEDULE_TOPIC}", "all")
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(queue, "all")
+    with pytest.raises(pika.exceptions.NackError):
+        channel.basic_publish("all", "", b"for the queue")
+
+    assert channel.basic_get(queue, auto_ack=True)[2] == b"for the queue"
+    connection.close()
 
 
 # -- recall ------------------------------------------------------------------------------------

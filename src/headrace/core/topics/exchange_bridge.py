@@ -138,8 +138,9 @@ class EngineSink:
         engine_confirms.done(ok=answer.error is None)
 
 
-class UnavailableTopicSink:
-    """In place of a topic whose engine has not been heard of yet, after a restart."""
+class RefusingSink:
+    """In place of a topic that takes no messages: only the broker appends to it, or its engine has
+    not been heard of yet, after a restart."""
 
     __slots__ = ("name",)
 
@@ -206,7 +207,7 @@ class ExchangeBridge:
     def expect(self, name: str) -> None:
         """At start: something is bound to the exchange of a topic that is not known yet."""
         if name.startswith(PREFIX) and name not in self._exchanges:
-            self.open(name.removeprefix(PREFIX), UnavailableTopicSink(name), is_tailed=True)
+            self.open(name.removeprefix(PREFIX), RefusingSink(name), is_tailed=True)
 
     def close(self, topic: str) -> None:
         """The topic is deleted: its exchange and bindings go with it."""

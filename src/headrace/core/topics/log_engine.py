@@ -10,7 +10,13 @@ from uuid import uuid4
 from headrace.core.spark_support.pins import PREFIX, Pins
 from headrace.core.topics import divided
 from headrace.core.topics.assigned_groups import ASSIGNED
-from headrace.core.topics.exchange_bridge import ExchangeBridge, LogSink, exchange_arguments
+from headrace.core.topics.exchange_bridge import (
+    ExchangeBridge,
+    LogSink,
+    RefusingSink,
+    exchange_arguments,
+    topic_exchange_name,
+)
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
 from headrace.core.topics.waiting_reads import WaitingRead, WaitingReads
 from headrace.core.vhost_services import VhostServices
@@ -109,7 +115,9 @@ class LogEngine:
         self._waiting[row.name] = waiting
         topic.when_appended(waiting.try_all)
         arguments = exchange_arguments(topic.queues, topic.retention)
-        self._bridge.open(row.name, LogSink(topic), arguments=arguments)
+        is_hidden = row.name in HIDDEN_TOPICS
+        sink = RefusingSink(topic_exchange_name(row.name)) if is_hidden else LogSink(topic)
+        self._bridge.open(row.name, sink, arguments=arguments).internal = is_hidden
         return topic
 
     def create(self, spec: TopicSpec) -> TopicInfo:

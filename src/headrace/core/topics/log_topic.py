@@ -316,7 +316,7 @@ class LogTopic:
         )
         known.next = first + len(contents)
         if not self._pending:
-            self._storage.wait(self)
+            self._storage.wait_for_commit(self)
         self._pending.append((position, known, known.next))
         return first, position
 
