@@ -480,10 +480,30 @@ def test_a_topic_of_another_engine_is_refused_with_its_name_and_not_to_be_retrie
         with topics.open(url) as store:
             store.create("orders", engine="memory")
         with Link(Ours(broker).broker_address) as link:
-            answer = link.ask(SendMessage("PG", "orders", 0, 0, 1), b"x")
+            for request in (
+                SendMessage("PG", "orders", 0, 0, 1),
+                PullMessage("CG", "orders", 0, 0, 32, int(PullFlag.SUBSCRIPTION)),
+                GetMaxOffset("orders", 0),
+                QueryConsumerOffset("CG", "orders", 0),
+                GetRouteInfo("orders"),
+                CreateTopic("orders", 1, 1),
+            ):
+                answer = link.ask(request, b"x" if isinstance(request, SendMessage) else b"")
 
-            assert answer.code == ResponseCode.INVALID_PARAMETER
-            assert "engine 'memory', which RocketMQ clients cannot use" in (answer.remark or "")
+                assert answer.code == ResponseCode.INVALID_PARAMETER
+                assert "engine 'memory', which RocketMQ clients cannot use" in (answer.remark or "")
+
+
+def test_a_waiting_pull_is_refused_when_another_engine_gets_the_topic() -> None:
+    with run_broker(sync=False) as broker, Link(Ours(broker).broker_address) as link:
+        flags = int(PullFlag.SUSPEND | PullFlag.SUBSCRIPTION)
+        wanted = PullMessage("CG", "orders", 0, 0, 1, flags, suspend_timeout_millis=1000)
+        pull = link.begin(wanted)
+        link.ask(GetMaxOffset("orders", 0))  # the pull waits
+        with topics.open(f"headrace://guest:guest@127.0.0.1:{broker.native_port}/") as store:
+            store.create("orders", engine="memory")
+
+        assert link.finish(pull).code == ResponseCode.INVALID_PARAMETER
 
 
 def test_a_broker_that_is_low_on_memory_says_so_and_goes_on_serving_consumers() -> None:

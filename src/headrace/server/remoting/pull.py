@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import AccessRefused, BadTopicValue, PreconditionFailed, Unsupported
+from headrace.errors import BrokerError, PreconditionFailed, Unsupported
 from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.long_polls import PullRequest
@@ -82,11 +82,11 @@ def _pull(state: RemotingState, session: Session, request: Command) -> None:
 
     def attempt(must: bool) -> bool:
         try:
-            _check_readable(state, session, header)  # rights may have changed meanwhile
-        except (AccessRefused, BadTopicValue) as error:
+            _check_readable(state, session, header)  # rights and topics may have changed meanwhile
+            found = _read(state, session, header, selector)
+        except BrokerError as error:
             session.refuse(request, error)
             return True
-        found = _read(state, session, header, selector)
         if found.code is ResponseCode.PULL_NOT_FOUND and not must:
             return False
         _respond(session, request, found)

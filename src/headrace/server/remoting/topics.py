@@ -131,9 +131,12 @@ class RemotingTopics:
         return self._broker.vhosts[DEFAULT_VHOST].topics.log.by_name
 
     def find(self, name: str) -> LogTopic | None:
-        """The topic; from now on appends to it, of any protocol, are reported."""
+        """The topic; from now on appends to it, of any protocol, are reported. PreconditionFailed
+        for a topic of another engine: None would say that it is empty, or may be created."""
         topic = self.by_name.get(name)
-        if topic is not None and self._watched.get(name) is not topic:
+        if topic is None:
+            self._refuse_other_engine(name)
+        elif self._watched.get(name) is not topic:
             self._watched[name] = topic
             topic.when_appended(lambda: self._on_append(name))
         return topic
@@ -141,7 +144,6 @@ class RemotingTopics:
     def get(self, name: str) -> LogTopic:
         topic = self.find(name)
         if topic is None:
-            self._refuse_other_engine(name)
             raise NoSuchTopic(f"no topic '{name}'; create it, or set auto_create_topics")
         return topic
 
@@ -150,7 +152,6 @@ class RemotingTopics:
         found = self.find(name)
         if found is not None:
             return found
-        self._refuse_other_engine(name)
         topics = self._broker.vhosts[DEFAULT_VHOST].topics
         topics.log.make(TopicSpec(name, min(max(queues, 1), MAX_QUEUES)))
         made = self.get(name)
