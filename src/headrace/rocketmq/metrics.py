@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from threading import Lock
@@ -77,11 +78,7 @@ class LatencyHistogram:
     def record(self, millis: float) -> None:
         self.total += millis
         self.highest = max(self.highest, millis)
-        for place, limit in enumerate(_BUCKETS):
-            if millis <= limit:
-                self._counts[place] += 1
-                return
-        self._counts[-1] += 1
+        self._counts[bisect_left(_BUCKETS, millis)] += 1
 
     @property
     def count(self) -> int:

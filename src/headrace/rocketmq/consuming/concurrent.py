@@ -27,13 +27,14 @@ _SWEEP = 60.0
 
 def batches(messages: list[MessageExt], size: int) -> Iterator[list[MessageExt]]:
     """What listeners get at a time; a message that cannot be read fails alone."""
-    start = 0
-    while start < len(messages):
-        batch = messages[start : start + size]
-        bad = next((place for place, one in enumerate(batch) if one.body_error), len(batch))
-        batch = batch[: max(bad, 1)]
+    batch: list[MessageExt] = []
+    for message in messages:
+        if batch and (len(batch) >= size or message.body_error or batch[0].body_error):
+            yield batch
+            batch = []
+        batch.append(message)
+    if batch:
         yield batch
-        start += len(batch)
 
 
 class ConcurrentService:

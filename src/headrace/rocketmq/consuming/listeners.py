@@ -86,7 +86,7 @@ class ListenerAdapter:
         """In a thread. A coroutine gets an event loop of its own."""
         try:
             found = self._invoke(messages, context)
-            if inspect.isawaitable(found):
+            if not isinstance(found, ConsumeResult) and inspect.isawaitable(found):
                 found = asyncio.run(_awaited(found))
         except BaseException as error:  # sys.exit() ends no program from here, only the message
             return self._failed(error, messages)

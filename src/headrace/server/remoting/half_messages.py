@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from headrace.core.clock import Timers
 from headrace.core.storage import Storage
@@ -84,7 +83,7 @@ class HalfMessages:
     def put(self, record: TopicRecord, topic: LogTopic, queue_id: int) -> AppendedRange:
         """Store a half message."""
         half = hide(record, topic.name, queue_id, partition_of(topic, queue_id)[0])
-        half = replace(half, sys_flag=record.sys_flag & ~TRANSACTION_MASK)
+        half = half._replace(sys_flag=record.sys_flag & ~TRANSACTION_MASK)
         topics = self._topics.ensure(HALF_TOPIC, 1)
         offset, position = topics.append_to(_TRACK, [encode_record(half)])
         self._arm()
@@ -116,11 +115,7 @@ class HalfMessages:
         whole = reveal(found.record).with_properties(
             **{names.TRANSACTION_PREPARED: None, names.TRANSACTION_CHECK_TIMES: None}
         )
-        whole = replace(
-            whole,
-            sys_flag=found.record.sys_flag | COMMIT,
-            prepared=found.physical,
-        )
+        whole = whole._replace(sys_flag=found.record.sys_flag | COMMIT, prepared=found.physical)
         return topic, track, whole
 
     def _settle(

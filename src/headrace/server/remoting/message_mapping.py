@@ -9,7 +9,7 @@ its partition in the log << 40, plus its offset there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from headrace.core.topics.amqp_mapping import RAW as AMQP_RAW
 from headrace.core.topics.log_topic import LogTopic
@@ -64,11 +64,11 @@ INT32 = range(-(1 << 31), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)
 _PORTS = range(1 << 16)
 REAL_PRIORITY = OWN + "lane"  # of a message in a hidden topic, unless it is the middle one
-_NOT_SHOWN = frozenset({_FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED, AMQP_RAW})
+_RARE = frozenset({_FLAG, _SYS_FLAG, _TIMES, _PREPARED})
+_NOT_SHOWN = _RARE | {_PORT, AMQP_RAW}
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
+class TopicRecord(NamedTuple):
     """What a producer sent, and what happened to it since."""
 
     body: bytes
@@ -84,7 +84,7 @@ class TopicRecord:
         """The same with other properties; None takes one away."""
         merged = {**self.properties, **changes}
         kept = {name: value for name, value in merged.items() if value is not None}
-        return replace(self, properties=kept)
+        return self._replace(properties=kept)
 
 
 def hide(record: TopicRecord, topic: str, queue_id: int, priority: Priority) -> TopicRecord:
@@ -175,13 +175,17 @@ def take_record(content: bytes) -> TopicRecord:
         shown[names.UNIQ_KEY] = parts.message_id
     if parts.key and names.KEYS not in shown:
         shown[names.KEYS] = parts.key
+    port = _number(own, _PORT, _PORTS)
+    born_host = as_v4(HostAddress(parts.source_ip or NOWHERE.address, port))
+    if _RARE.isdisjoint(own):
+        return TopicRecord(parts.body, shown, 0, 0, parts.born or 0, born_host)
     return TopicRecord(
         parts.body,
         shown,
         _number(own, _FLAG),
         _number(own, _SYS_FLAG),
         parts.born or 0,
-        as_v4(HostAddress(parts.source_ip or NOWHERE.address, _number(own, _PORT, _PORTS))),
+        born_host,
         _number(own, _TIMES),
         _number(own, _PREPARED, _INT64),
     )

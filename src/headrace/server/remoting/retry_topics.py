@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import NotFound
@@ -62,7 +61,7 @@ def _send_back(state: RemotingState, session: Session, request: Command) -> None
         WAIT="false",
         DELAY=None,
     )
-    again = replace(again, reconsume_times=record.reconsume_times + 1)
+    again = again._replace(reconsume_times=record.reconsume_times + 1)
     position = _put_again(state, request, header, again, record.reconsume_times)
     session.respond(request, position=position)
 

@@ -105,7 +105,7 @@ def _send_inflated(
 ) -> None:
     """Other protocols do not know of compressed bodies: they are stored as they were before."""
     if isinstance(body, bytes):
-        request = replace(request, body=body)
+        request = request._replace(body=body)
         header = replace(header, sys_flag=header.sys_flag & ~(COMPRESSED | COMPRESSION_MASK))
     elif isinstance(body, MalformedError):
         raise MessageIllegal(str(body))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 from headrace.wire.remoting.codes import VERSION, Language
 
 RESPONSE = 1  # bits of the flag word
 ONEWAY = 2
-NO_FIELDS: Mapping[str, str] = {}
+NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
 class Serialization(IntEnum):
@@ -20,12 +21,11 @@ class Serialization(IntEnum):
     BINARY = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One request or answer. ``code`` may be a number that we do not know."""
 
     code: int
-    ext: Mapping[str, str] = field(default_factory=dict)
+    ext: Mapping[str, str] = NO_FIELDS
     body: bytes = b""
     remark: str | None = None
     opaque: int = 0

@@ -7,7 +7,8 @@ int32 length, remark | int32 bytes of the map, then: int16 length, name, int32 l
 
 from __future__ import annotations
 
-from json import JSONDecoder, JSONEncoder
+from json import JSONDecoder
+from json.encoder import encode_basestring_ascii
 from struct import Struct
 from struct import error as StructError
 from typing import Any
@@ -17,7 +18,7 @@ from headrace.wire.remoting.codes import VERSION, Language
 from headrace.wire.remoting.command import RESPONSE, Command, Serialization
 from headrace.wire.remoting.json_values import sayable
 
-_dumps = JSONEncoder(separators=(",", ":")).encode  # ASCII; no blanks: one client splits by hand
+_quoted = encode_basestring_ascii  # ASCII; no blanks between: one client splits by hand
 _loads = JSONDecoder().decode
 _LANGUAGES = Language.__members__
 _INT32 = range(-(1 << 31), 1 << 31)
@@ -26,8 +27,9 @@ _INT32 = range(-(1 << 31), 1 << 31)
 def encode_json(command: Command) -> bytes:
     """Strict: every named field is text, in an object which answers always have."""
     ext, remark = command.ext, command.remark
-    fields = f'"extFields":{_dumps(ext)},' if ext or command.flag & RESPONSE else ""
-    said = f'"remark":{_dumps(remark)},' if remark is not None else ""
+    pairs = ",".join([f"{_quoted(name)}:{_quoted(value)}" for name, value in ext.items()])
+    fields = f'"extFields":{{{pairs}}},' if pairs or command.flag & RESPONSE else ""
+    said = f'"remark":{_quoted(remark)},' if remark is not None else ""
     return (
         f'{{"code":{command.code:d},{fields}"flag":{command.flag:d},'
         f'"language":"{command.language.name}","opaque":{command.opaque:d},{said}'

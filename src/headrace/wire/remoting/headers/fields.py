@@ -33,17 +33,19 @@ class Header:
     @classmethod
     def take(cls, ext: Mapping[str, str]) -> Self:
         """Tolerant of unknown fields; MalformedError when one is missing or makes no sense."""
-        values = []
+        values = {}
         get = ext.get
-        for name, convert, default in _plan(cls).places:
+        for attribute, name, convert, default in _plan(cls).places:
             raw = get(name)
             if raw is None or (raw == "" and convert is not None):
                 if default is MISSING:
                     raise MalformedError(f"{cls.__name__}: the field '{name}' is missing")
-                values.append(default)
+                values[attribute] = default
             else:
-                values.append(raw if convert is None else convert(name, raw))
-        return cls(*values)
+                values[attribute] = raw if convert is None else convert(name, raw)
+        header = cls.__new__(cls)
+        header.__dict__.update(values)  # a frozen class would set them one by one
+        return header
 
     def ext(self) -> dict[str, str]:
         """Strict: all text, nothing for None."""
@@ -60,6 +62,7 @@ class Header:
 
 
 class _FieldPosition(NamedTuple):
+    attribute: str
     name: str
     convert: Callable[[str, object], Any] | None
     default: Any
@@ -92,7 +95,9 @@ def _plan(kind: type[Header]) -> _HeaderPlan:
         attributes = fields(kind)  # type: ignore[arg-type]
         names = [one.metadata.get("wire") or wire_name(one.name) for one in attributes]
         places = [
-            _FieldPosition(name, _CONVERT[str(one.type).removesuffix(" | None")], one.default)
+            _FieldPosition(
+                one.name, name, _CONVERT[str(one.type).removesuffix(" | None")], one.default
+            )
             for one, name in zip(attributes, names, strict=True)
         ]
         pairs = [(one.name, name) for one, name in zip(attributes, names, strict=True)]
