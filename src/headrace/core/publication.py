@@ -82,10 +82,10 @@ class Publication:
         if self._log is not None and self._records:
             self._log.append_prepared(self._records, first_offsets)
             self._counters.stored += self._stored
-        for sink, entries in self._entries.items():
-            sink.prepare(entries)()
         for step in self._steps:
             step()
+        for sink, entries in self._entries.items():  # the last ones
+            sink.prepare(entries)()
 
     def discard(self) -> None:
         for puts in self._puts.values():

@@ -37,7 +37,7 @@ class PreparedPuts:
 
     def __init__(
         self,
-        new_paging: Callable[[int], QueuePaging],
+        new_paging: Callable[[], QueuePaging],
         run_type: type[Run],
         level: int,
         highest: int | None,
@@ -71,7 +71,7 @@ class PreparedPuts:
             )
             paged = self.paged.get(priority)
             if paged is None:
-                paged = self.paged[priority] = self._new_paging(RESIDENT_LIMIT)
+                paged = self.paged[priority] = self._new_paging()
             paged.push(run)
         return first
 

@@ -24,6 +24,7 @@ The hot path is put() and dispatch() -> Dispatcher.dispatch(): work per run, not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from headrace.core import message_events as events
 from headrace.core.counters import QueueCounters
@@ -238,7 +239,8 @@ class Queue:
         if self._has_limits and self.settings.overflow != "drop-head":
             return None
         highest, ttl = self.settings.max_priority, self._expiry.shorter_ttl
-        return PreparedPuts(self._new_paging, self._run_type, self._level, highest, ttl)
+        paging = partial(self._new_paging, max(0, RESIDENT_LIMIT - self.backlog.size))
+        return PreparedPuts(paging, self._run_type, self._level, highest, ttl)
 
     def put_prepared(self, prepared: PreparedPuts) -> int:
         """Accept what was prepared; returns the first offset."""

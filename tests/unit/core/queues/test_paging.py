@@ -281,7 +281,7 @@ def test_prepared_messages_come_behind_what_is_there(stage: TailStage) -> None:
 
 
 def test_what_is_prepared_and_discarded_frees_its_place(stage: TailStage) -> None:
-    prepared = PreparedPuts(lambda resident: stage.new_paging(), Run, 0, None, lambda ttl: ttl)
+    prepared = PreparedPuts(stage.new_paging, Run, 0, None, lambda ttl: ttl)
     for _ in range(3):
         prepared.add(PublishedRun(ROUTE, [b"x", b"y"], 2))
     assert (prepared.count, prepared.paged[0].count) == (6, 6)
