@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import socket
 import subprocess
@@ -80,6 +81,37 @@ def test_many_connections_leave_descriptors_for_the_commit_log(cramped: Broker) 
         return True
 
     assert wait_for(is_welcome)
+
+
+def test_without_descriptors_publishers_wait(cramped: Broker) -> None:
+    assert cramped.pid is not None
+    assert httpx.get(f"http://{cramped.host}:{cramped.ports['http']}/healthz").is_success
+    allowed = resource.prlimit(cramped.pid, resource.RLIMIT_NOFILE)
+    parameters = pika.URLParameters(cramped.url)
+    with pika.BlockingConnection(parameters) as one, pika.BlockingConnection(parameters) as other:
+        reasons: list[str] = []
+        one.add_on_connection_blocked_callback(
+            lambda _, frame: reasons.append(frame.method.reason)
+        )
+        one.add_on_connection_unblocked_callback(lambda _, frame: reasons.append("unblocked"))
+        channel = one.channel()
+        channel.queue_declare("q", durable=True)
+        channel.basic_publish("", "q", b"first")
+        assert channel.queue_declare("q", passive=True).method.message_count == 1
+
+        resource.prlimit(cramped.pid, resource.RLIMIT_NOFILE, (10, allowed[1]))
+        assert wait_for(lambda: one.process_data_events(0) or reasons) == [
+            "low on file descriptors"
+        ]
+        assert other.channel().basic_get("q", auto_ack=True)[2] == b"first"  # others go on
+        resource.prlimit(cramped.pid, resource.RLIMIT_NOFILE, allowed)
+        wait_for(lambda: one.process_data_events(0) or reasons[1:])
+        assert reasons[1:] == ["unblocked"]
+
+        channel.confirm_delivery()
+        channel.basic_publish("", "q", b"second")
+    assert "alarm: low on file descriptors; publishers wait" in cramped.log()
+    assert "storage has failed" not in cramped.log()
 
 
 def test_the_journal_may_have_more_files_than_a_process_may_open(tmp_path: Path) -> None:

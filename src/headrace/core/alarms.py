@@ -1,7 +1,8 @@
-"""Memory and disk alarms: publishers are blocked, consumers go on, no connection is closed."""
+"""Alarms: memory, disk, descriptors. Publishers are blocked, consumers go on, nobody is closed."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -41,6 +42,8 @@ class Alarms:
         self._listeners: set[Callable[[], None]] = set()
         self.memory = False
         self.disk = False
+        self.files = False  # no descriptor is left: the log cannot open its next segment
+        self._used = 0
         self._disk_full = False
         self._is_blind = False
         self._received = 0
@@ -64,11 +67,13 @@ class Alarms:
     @property
     def reason(self) -> str | None:
         """The reason sent to blocked publishers; None when there is no alarm."""
-        if self.memory and self.disk:
-            return "low on memory & disk"
-        if self.memory:
-            return "low on memory"
-        return "low on disk" if self.disk else None
+        return f"low on {' & '.join(self.low)}" if self.low else None
+
+    @property
+    def low(self) -> list[str]:
+        """What there is an alarm for."""
+        states = ("memory", self.memory), ("disk", self.disk), ("file descriptors", self.files)
+        return [name for name, is_low in states if is_low]
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         self._listeners.add(listener)
@@ -86,7 +91,7 @@ class Alarms:
         try:
             self.check()
             self._is_blind = False
-        except OSError as error:  # no descriptor left, perhaps; the next look may see again
+        except OSError as error:  # the next look may see again
             if not self._is_blind:
                 logger.error("alarm: cannot check memory and disk: %s", error)
             self._is_blind = True
@@ -97,12 +102,18 @@ class Alarms:
 
     def check(self) -> None:
         """Look once. A memory alarm ends only well below the limit, so that it does not flicker."""
-        used, free = self.measured()
+        try:
+            self._used, files = resident_bytes(), False
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            files = True  # neither can the log open a file; the memory counts as it was
+        used, free = self._used, free_bytes(self._directory)
         limit = self.memory_limit * 0.95 if self.memory else self.memory_limit
         memory, disk = used > limit, self._disk_full or free < self.disk_free_limit
-        if (memory, disk) == (self.memory, self.disk):
+        if (memory, disk, files) == (self.memory, self.disk, self.files):
             return
-        self.memory, self.disk = memory, disk
+        self.memory, self.disk, self.files = memory, disk, files
         self._log(used, free)
         for listener in tuple(self._listeners):
             listener()

@@ -123,7 +123,7 @@ def test_a_failed_check_of_memory_and_disk_is_logged_once_and_checks_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     def exhausted() -> int:
-        raise OSError(24, "Too many open files", "/proc/self/statm")
+        raise OSError(5, "Input/output error", "/proc/self/statm")
 
     alarms.start()
     with monkeypatch.context() as patched:
@@ -131,9 +131,28 @@ def test_a_failed_check_of_memory_and_disk_is_logged_once_and_checks_continue(
         for _ in range(3):
             stage.advance(CHECK_EVERY_MS)
     assert [line for line in caplog.messages if "cannot check" in line] == [
-        "alarm: cannot check memory and disk: [Errno 24] Too many open files: '/proc/self/statm'"
+        "alarm: cannot check memory and disk: [Errno 5] Input/output error: '/proc/self/statm'"
     ]
 
     machine.used = 2000
     stage.advance(CHECK_EVERY_MS)
     assert alarms.memory
+
+
+def test_a_lack_of_descriptors_raises_an_alarm_of_its_own(
+    alarms: Alarms, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted() -> int:
+        raise OSError(24, "Too many open files", "/proc/self/statm")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(alarms_module, "resident_bytes", exhausted)
+        alarms.set_disk_full(False)  # the log has found none
+        assert alarms.reason == "low on file descriptors"
+        machine.free = 499
+        alarms.check()
+        assert alarms.reason == "low on disk & file descriptors"
+
+    machine.free = 500
+    alarms.check()
+    assert alarms.reason is None

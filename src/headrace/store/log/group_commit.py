@@ -176,25 +176,26 @@ class LogWriter:
             except OSError as error:
                 if error.errno not in (*FULL, *NO_DESCRIPTOR):
                     raise
-                is_disk = error.errno in FULL
-                self._set_full(True, "the disk is full" if is_disk else "too many files are open")
-                if is_disk and self.reserve is not None and self.reserve.free():
-                    continue
+                if error.errno in FULL:
+                    self._set_full(True)
+                    if self.reserve is not None and self.reserve.free():
+                        continue
+                else:  # the alarm finds no descriptor either
+                    self._call_soon(lambda: self._on_full(self._is_full))
                 if self._stopping.is_set():
                     raise
             self._stopping.wait(RETRY_SECONDS)
 
     def _check_space(self) -> None:
         """The disk is full no longer when what was given up can be set aside again."""
-        full = self.reserve is not None and not self.reserve.set_aside()
-        self._set_full(full, "the disk is full")
+        self._set_full(self.reserve is not None and not self.reserve.set_aside())
 
-    def _set_full(self, full: bool, why: str) -> None:
+    def _set_full(self, full: bool) -> None:
         if full == self._is_full:
             return
         self._is_full = full
         if full:
-            logger.error("%s; publishers are blocked", why)
+            logger.error("the disk is full; publishers are blocked")
         else:
             logger.warning("the log can be written again")
         self._call_soon(lambda: self._on_full(full))

@@ -15,7 +15,7 @@ from pathlib import Path
 from headrace.errors import BrokerError, ConfigError, StoreError
 from headrace.store.api.metadata import DamagedRow
 from headrace.store.api.rows import QueueRow
-from headrace.store.disk import FULL, copy_readable
+from headrace.store.disk import FULL, NO_DESCRIPTOR, copy_readable
 from headrace.store.sqlite import schema, statements
 from headrace.store.sqlite.checksums import (
     ERRORS,
@@ -88,7 +88,7 @@ def _has_room(path: Path) -> bool:
         with tempfile.TemporaryFile(dir=path.parent) as file:
             os.posix_fallocate(file.fileno(), 0, _LEAST_ROOM)
     except OSError as error:
-        return error.errno not in FULL
+        return error.errno not in (*FULL, *NO_DESCRIPTOR)
     return True
 
 
@@ -102,7 +102,7 @@ def reserve_space(path: Path, size: int) -> bool:
     try:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in (*FULL, *NO_DESCRIPTOR):
             raise
         return False
     finally:

@@ -16,6 +16,7 @@ from typing import Any
 from headrace.errors import InternalError, MalformedError
 
 MAX_DEPTH = 32  # containers inside one another; real clients use three or four
+MAX_VALUES = 8192  # in a table, those inside it included: they are decoded in one step
 
 _U32 = Struct(">I")
 _TAGGED_I32 = Struct(">ci")
@@ -56,6 +57,11 @@ def decode_table(data: bytes, offset: int = 0) -> tuple[dict[str, object], int]:
     Of several fields with one name the first counts, as in RabbitMQ.
     """
     start, stop = _sized(data, offset, len(data))
+    if stop - start > MAX_VALUES:  # bytes: there may be too many values
+        try:
+            check_table(data, offset, stop)
+        except IndexError:
+            raise MalformedError("a field value goes past the end of its table") from None
     return _table(data, start, stop, 0), stop
 
 
@@ -77,6 +83,7 @@ def check_table(data: bytes, offset: int, end: int) -> int:
     """
     start, stop = _sized(data, offset, end)
     nested = [(start, stop, True, 0)]
+    left = MAX_VALUES
     while nested:
         at, stop_at, named, depth = nested.pop()
         if depth >= MAX_DEPTH:
@@ -86,6 +93,7 @@ def check_table(data: bytes, offset: int, end: int) -> int:
                 at += 1 + data[at]
             if at >= stop_at:
                 raise MalformedError("a field name goes past the end of its table")
+            left -= 1
             code = data[at]
             if code == 83 or code == 120:  # S, x
                 at += 5 + int.from_bytes(data[at + 1 : at + 5], "big")
@@ -96,6 +104,8 @@ def check_table(data: bytes, offset: int, end: int) -> int:
                 nested.append((inner, at, code == 70, depth + 1))  # F: names before values
             else:
                 raise InternalError(f"unknown field type {code:#04x}")
+            if left < 0:
+                raise MalformedError(f"more than {MAX_VALUES} values in one table")
         if at != stop_at:
             raise MalformedError("a field value goes past the end of its table")
     return stop

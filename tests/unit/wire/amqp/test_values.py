@@ -11,8 +11,10 @@ import pytest
 from headrace.errors import InternalError, MalformedError
 from headrace.wire.amqp.values import (
     MAX_DEPTH,
+    MAX_VALUES,
     LongInt,
     Timestamp,
+    check_table,
     decode_table,
     decode_value,
     encode_table,
@@ -237,3 +239,23 @@ def test_strings_that_are_cut_short_are_malformed() -> None:
 
 def test_a_long_string_is_bytes() -> None:
     assert take_long(b"-\x00\x00\x00\x02\xff\x00-", 1) == (b"\xff\x00", 7)
+
+
+def test_a_table_has_a_bounded_number_of_values() -> None:
+    values: list[object] = [None] * (MAX_VALUES - 3)  # and the array, the table and its text
+    for more, is_good in (([], True), ([None], False)):
+        encoded = encode_table({"a": values + more, "b": {"c": "x" * 100}})
+        if is_good:
+            assert check_table(encoded, 0, len(encoded)) == len(encoded)
+            assert len(decode_table(encoded)[0]["a"]) == len(values)
+            continue
+        with pytest.raises(MalformedError, match=f"more than {MAX_VALUES} values"):
+            check_table(encoded, 0, len(encoded))
+        with pytest.raises(MalformedError, match=f"more than {MAX_VALUES} values"):
+            decode_table(encoded)
+
+
+def test_a_large_table_that_is_cut_short_is_malformed() -> None:
+    body = b"\x01aA" + struct.pack(">I", MAX_VALUES) + b"V" * MAX_VALUES + b"\xf0x"
+    with pytest.raises(MalformedError):
+        decode_table(struct.pack(">I", len(body)) + body)

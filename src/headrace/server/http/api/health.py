@@ -46,9 +46,8 @@ async def _alarms(call: ApiRequest) -> Reply:
     if alarms.reason is None:
         return _ok()
     node = call.management.node
-    kinds = [name for name, on in (("memory", alarms.memory), ("disk", alarms.disk)) if on]
     return _failed("There are alarms in effect on the node",
-                   alarms=[{"node": node, "resource": kind} for kind in kinds])  # fmt: skip
+                   alarms=[{"node": node, "resource": kind} for kind in alarms.low])  # fmt: skip
 
 
 async def _node(call: ApiRequest) -> Reply:

@@ -133,7 +133,7 @@ def _process(management: ManagementContext) -> Iterator[Metric]:
     yield gauge("rabbitmq_process_max_tcp_sockets", "Limit of open sockets", files)
     yield gauge("rabbitmq_alarms_memory_used_watermark", "1: memory alarm", alarms.memory)
     yield gauge("rabbitmq_alarms_free_disk_space_watermark", "1: disk alarm", alarms.disk)
-    yield gauge("rabbitmq_alarms_file_descriptor_limit", "1: out of files", used >= files)
+    yield gauge("rabbitmq_alarms_file_descriptor_limit", "1: descriptor alarm", alarms.files)
     counts = broker.users.logins.counts
     yield counter("rabbitmq_auth_attempts", "Logins", counts.accepted + counts.refused)
     yield counter("rabbitmq_auth_attempts_succeeded", "Logins accepted", counts.accepted)
