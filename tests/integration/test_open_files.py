@@ -90,9 +90,7 @@ def test_without_descriptors_publishers_wait(cramped: Broker) -> None:
     parameters = pika.URLParameters(cramped.url)
     with pika.BlockingConnection(parameters) as one, pika.BlockingConnection(parameters) as other:
         reasons: list[str] = []
-        one.add_on_connection_blocked_callback(
-            lambda _, frame: reasons.append(frame.method.reason)
-        )
+        one.add_on_connection_blocked_callback(lambda _, frame: reasons.append(frame.method.reason))
         one.add_on_connection_unblocked_callback(lambda _, frame: reasons.append("unblocked"))
         channel = one.channel()
         channel.queue_declare("q", durable=True)

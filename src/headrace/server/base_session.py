@@ -271,11 +271,12 @@ class BaseSession:
                 # The cheap clock also runs while this process does not: look at the other one.
                 self._next = event
                 used = thread_time()
-                if used_before and used - used_before > SHARE / 2:
+                used_before = used_before or used
+                if used - used_before > SHARE / 2:
                     self._heavy_until = perf_counter() + HEAVY_SECONDS
                     self._ask()
                     break
-                until, used_before = perf_counter() + SHARE / 2, used
+                until = perf_counter() + SHARE / 2
         turn.note_used(perf_counter() - start)
 
     def take_first(self, events: Iterable[Any]) -> None:

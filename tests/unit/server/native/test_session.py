@@ -212,6 +212,20 @@ def test_many_small_requests_get_one_share_of_a_turn(
     assert answers > 900
 
 
+def test_a_share_ends_beside_busy_threads(
+    session: Session, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the processor for most of the time that passes."""
+    ticks = count()
+    monkeypatch.setattr(peer, "perf_counter", lambda: next(ticks) / 10_000)
+    monkeypatch.setattr(peer, "thread_time", lambda: next(ticks) / 50_000)
+
+    session.receive(message(Op.PING, {"rid": 1}) * 1000)
+    session.broker.turn.finish()
+    assert 0 < len(wire.take()) < 200
+    assert wire.paused == {"share"}
+
+
 def test_after_the_end_nothing_is_carried_out(session: Session, wire: Wire) -> None:
     session.force_close("enough")
     session.receive(message(Op.QUEUE_DECLARE, {"rid": 9, "ch": 1, "name": "mine"}))
