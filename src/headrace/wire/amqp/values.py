@@ -88,7 +88,7 @@ def check_table(data: bytes, offset: int, end: int) -> int:
         at, stop_at, named, depth = nested.pop()
         if depth >= MAX_DEPTH:
             raise MalformedError(f"tables and arrays nested deeper than {MAX_DEPTH}")
-        while at < stop_at:
+        while at < stop_at and left:
             if named:
                 at += 1 + data[at]
             if at >= stop_at:
@@ -104,10 +104,9 @@ def check_table(data: bytes, offset: int, end: int) -> int:
                 nested.append((inner, at, code == 70, depth + 1))  # F: names before values
             else:
                 raise InternalError(f"unknown field type {code:#04x}")
-            if left < 0:
-                raise MalformedError(f"more than {MAX_VALUES} values in one table")
         if at != stop_at:
-            raise MalformedError("a field value goes past the end of its table")
+            past = "a field value goes past the end of its table"
+            raise MalformedError(past if left else f"more than {MAX_VALUES} values in one table")
     return stop
 
 
