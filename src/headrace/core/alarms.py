@@ -1,4 +1,4 @@
-"""Alarms: memory, disk, descriptors. Publishers are blocked, consumers go on, nobody is closed."""
+"""Memory, disk and descriptor alarms: publishers wait, consumers go on, none is hung up on."""
 
 from __future__ import annotations
 
