@@ -20,7 +20,9 @@ from support.ports import free_port
 class Node:
     """One `headrace serve --share` with fixed ports."""
 
-    def __init__(self, name: str, directory: Path, url: str, *, lease: float) -> None:
+    def __init__(
+        self, name: str, directory: Path, url: str, *, lease: float, more: Sequence[str] = ()
+    ) -> None:
         self.name = name
         self._made = (directory, url, lease)
         self.amqp, self.native, self.http = free_port(), free_port(), free_port()
@@ -33,6 +35,7 @@ class Node:
             "--share-lease", str(lease), "--amqp-port", str(self.amqp),
             "--native-port", str(self.native), "--http-port", str(self.http), "--no-remoting",
             "--data-dir", str(self._directory / "data"), "--ready-file", str(self._ready),
+            *more,
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -110,9 +113,11 @@ class Nodes:
 
 
 @contextmanager
-def nodes(directory: Path, url: str, names: str = "ab", *, lease: float = 3) -> Iterator[Nodes]:
+def nodes(
+    directory: Path, url: str, names: str = "ab", *, lease: float = 3, more: Sequence[str] = ()
+) -> Iterator[Nodes]:
     """Nodes that are not started yet; all are ended."""
-    made = Nodes([Node(name, directory, url, lease=lease) for name in names])
+    made = Nodes([Node(name, directory, url, lease=lease, more=more) for name in names])
     try:
         yield made
     except BaseException:

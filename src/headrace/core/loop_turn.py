@@ -82,7 +82,7 @@ class LoopTurn:
         self._heavy: deque[Worker] = deque()
         self._used = 0.0  # seconds of this turn that went into input
         self._scheduled = False
-        self._is_paused = False
+        self.is_paused = False  # nothing is delivered
         self.asker: Asker | None = None  # who asked for what is being done now
         self.before_writing: Callable[[], None] = lambda: None  # the log begins its commit
 
@@ -156,7 +156,7 @@ class LoopTurn:
 
     def pause_dispatch(self, is_paused: bool) -> None:
         """Deliver nothing, or what has waited since."""
-        self._is_paused = is_paused
+        self.is_paused = is_paused
         if not is_paused and not self._scheduled:
             self._schedule()
 
@@ -172,7 +172,7 @@ class LoopTurn:
         if self._light or self._heavy:
             self._work()
         self._used = 0.0
-        while self._queues and not self._is_paused:
+        while self._queues and not self.is_paused:
             queues, self._queues = self._queues, []
             for queue in queues:
                 queue.marked = False

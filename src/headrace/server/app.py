@@ -32,6 +32,7 @@ from headrace.server.listener import (
     HandshakeLimiter,
     ServerTransport,
     SessionProtocol,
+    Transports,
     host_port,
     listening_socket,
 )
@@ -64,7 +65,7 @@ class Server:
         self.ports: dict[str, int] = {}
         self._clock = clock or Clock()
         self._listeners: list[asyncio.Server] = []
-        self._transports: set[ServerTransport] = set()
+        self._transports = Transports()
         self.broker: Broker | None = None
         self._stores: BrokerStorage | None = None
         self._fetches: FetchPool | None = None
@@ -235,6 +236,7 @@ class Server:
     def _lease_changed(self, turn: LoopTurn, is_kept: bool) -> None:
         """Another node may have the shard: deliver and read nothing until that is known."""
         turn.pause_dispatch(not is_kept)
+        self._transports.refusal = None if is_kept else "another node may have the shard"
         for transport in self._transports:
             (transport.resume_reading if is_kept else transport.pause_reading)("lease")
 
@@ -242,6 +244,8 @@ class Server:
         for helper in (self._fetches, self._engines):
             if helper is not None:
                 helper.close()
+        if self._shard is not None:
+            self._shard.give_up_after(self.config.shutdown_timeout)
 
     async def stop(self) -> None:
         """Close listeners and connections, wait a little for clients, close the storage."""

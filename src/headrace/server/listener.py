@@ -103,6 +103,12 @@ class HandshakeLimiter:
             self._waiting.pop(address, None)
 
 
+class Transports(set["ServerTransport"]):
+    """Those of a broker that are open."""
+
+    refusal: str | None = None  # why no more are accepted at present
+
+
 class ServerTransport(asyncio.Protocol):
     """One socket and its session."""
 
@@ -110,7 +116,7 @@ class ServerTransport(asyncio.Protocol):
         self,
         loop: asyncio.AbstractEventLoop,
         limiter: HandshakeLimiter,
-        transports: set[ServerTransport],
+        transports: Transports,
         make_session: Callable[[ServerTransport], SessionProtocol],
     ) -> None:
         self._loop = loop
@@ -141,8 +147,9 @@ class ServerTransport(asyncio.Protocol):
         self.name = (
             f"{host_port(self.peer_host, self.peer_port)} -> {host_port(self.host, self.port)}"
         )
-        if (why := process.descriptor_refusal(descriptor_of(transport))) is not None:
-            self._limiter.log_refusal(self.name, why)
+        refusal = self._transports.refusal or process.descriptor_refusal(descriptor_of(transport))
+        if refusal is not None:
+            self._limiter.log_refusal(self.name, refusal)
             transport.abort()
             return
         if not self._limiter.enter(self.peer_host, self, self.abort):

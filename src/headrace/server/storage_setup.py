@@ -62,7 +62,7 @@ class BrokerStorage:
         self._shard = shard
         self.on_lease: Callable[[bool], None] = lambda is_kept: None
         self._next_note: asyncio.TimerHandle | None = None
-        self._directory = DataDirectory(path)
+        self._directory = DataDirectory(path, None if shard is None else shard.locks)
         try:
             require_metadata(path)
             self._metadata = SqliteMetadata(path) if shard is None else shard.metadata(path)

@@ -85,6 +85,7 @@ def write_format(directory: Path, format_2_from: int) -> None:
 
 
 JOURNAL = "journal"
+CACHE_LABEL = "shard-cache"  # the directory is a cache, and of which shard
 _LOCK = "lock"
 _CLOCK = "clock"
 _CLOCK_SIZE = 16
@@ -125,16 +126,20 @@ def lock_directory(path: Path, stack: ExitStack, *, create: bool) -> None:
 class DataDirectory:
     """Locked while it is open. The lock ends with the process, however that ends."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, locks: ExitStack | None = None) -> None:
+        """``locks``: those of a shard's cache, which is locked already."""
         self.path = path
-        self._locks = ExitStack()
+        self._locks = locks or ExitStack()
         self.format_2_from: int | None = None  # None: version 1
         try:
             if path.exists() and not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path))
             make_directory(path)
             path.chmod(0o700)
-            lock_directory(path, self._locks, create=True)
+            if locks is None:
+                lock_directory(path, self._locks, create=True)
+                if (path / CACHE_LABEL).exists():
+                    raise ConfigError(f"data directory {path} is the cache of a shard: use --share")
             self._check_format()
         except BlockingIOError as error:
             self.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from headrace.testing import wait_for
 from support.brokers import Broker
 from support.mariadb import MariaDb
 from support.nodes import Nodes, nodes
+from support.tcp_proxy import TcpProxy
 
 DURABLE = pika.BasicProperties(delivery_mode=2)
 
@@ -136,6 +138,39 @@ def test_an_owner_stopped_inside_a_commit_does_not_keep_the_shard(shared: Nodes)
     found = consume_all(shared)
     assert found[:sent] == list(range(sent))
     assert len(found) <= sent + 1  # one was not confirmed
+
+
+def test_an_owner_without_its_database_serves_nobody_and_can_be_stopped(
+    tmp_path: Path, mariadb_server: MariaDb
+) -> None:
+    database = f"shard_{uuid4().hex[:8]}"
+    mariadb_server.create_database(database)
+    proxy = TcpProxy("127.0.0.1", mariadb_server.port).start()
+    url = mariadb_server.url(database).replace(f":{mariadb_server.port}/", f":{proxy.port}/")
+    try:
+        with nodes(tmp_path, url, "a", lease=1, more=("--shutdown-timeout", "1")) as shared:
+            [node] = shared.all
+            node.start()
+            shared.active()
+            publish(shared, 0, 3)
+            api = f"http://guest:guest@127.0.0.1:{node.http}/api"
+            get = {"count": 1, "encoding": "auto", "ackmode": "ack_requeue_true"}
+            assert httpx.post(f"{api}/queues/%2F/orders/get", json=get).status_code == 200
+            proxy.refuse()
+            proxy.cut()
+            wait_for(lambda: "deliveries wait" in node.log())
+            answer = httpx.post(f"{api}/queues/%2F/orders/get", json=get)
+            assert (answer.status_code, answer.json()["error"]) == (503, "lease")
+            assert httpx.get(f"{api}/health/checks/active").status_code == 503
+            assert httpx.get(f"{api}/overview").status_code == 200
+            with socket.create_connection(("127.0.0.1", node.amqp)) as refused:
+                refused.sendall(b"AMQP\0\0\x09\x01")
+                with suppress(ConnectionResetError):
+                    assert refused.recv(100) == b""
+            assert node.stop() == 1
+            assert "cannot commit to the database" in node.log()
+    finally:
+        proxy.stop()
 
 
 def test_two_processes_cannot_be_one_node(shared: Nodes) -> None:

@@ -7,7 +7,12 @@ from typing import cast
 
 import pytest
 
-from headrace.server.listener import HandshakeLimiter, ServerTransport, SessionProtocol
+from headrace.server.listener import (
+    HandshakeLimiter,
+    ServerTransport,
+    SessionProtocol,
+    Transports,
+)
 
 
 class Silent:
@@ -33,14 +38,14 @@ class Transport:
 
 
 def link_of(
-    loop: asyncio.AbstractEventLoop, limiter: HandshakeLimiter, links: set[ServerTransport]
+    loop: asyncio.AbstractEventLoop, limiter: HandshakeLimiter, links: Transports
 ) -> ServerTransport:
     return ServerTransport(loop, limiter, links, lambda link: cast(SessionProtocol, Silent()))
 
 
 def test_a_connection_that_is_gone_is_not_timed_out(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        limiter, links, transport = HandshakeLimiter(0.001, 1), set[ServerTransport](), Transport()
+        limiter, links, transport = HandshakeLimiter(0.001, 1), Transports(), Transport()
         loop = asyncio.get_running_loop()
         link = link_of(loop, limiter, links)
         link.connection_made(cast(asyncio.Transport, transport))
@@ -59,7 +64,7 @@ def test_of_too_many_without_login_the_oldest_is_dropped() -> None:
     """Others behind the same address get in; those whose login is being checked stay."""
 
     async def work() -> None:
-        limiter, links = HandshakeLimiter(10, 3), set[ServerTransport]()
+        limiter, links = HandshakeLimiter(10, 3), Transports()
         loop = asyncio.get_running_loop()
         transports = [Transport() for _ in range(8)]
 
@@ -93,7 +98,7 @@ def test_of_too_many_without_login_the_oldest_is_dropped() -> None:
 
 def test_a_plain_connection_has_no_certificate() -> None:
     async def work() -> None:
-        link = link_of(asyncio.get_running_loop(), HandshakeLimiter(10, 1), set())
+        link = link_of(asyncio.get_running_loop(), HandshakeLimiter(10, 1), Transports())
         assert link.certificate is None
         link.connection_made(cast(asyncio.Transport, Transport()))
         assert link.certificate is None

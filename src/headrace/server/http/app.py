@@ -101,6 +101,7 @@ class Application:
             session=session,
         )
         if request.method not in SAFE_METHODS:
+            self._check_lease(route)
             call.body = await _body(request, self._limit(route))
         with audit.acting(user.name, call.peer):
             reply = await route.handler(call)
@@ -158,6 +159,13 @@ class Application:
             return
         if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
             raise HttpRefused("requests from other sites are not answered", 403, "cross_origin")
+
+    def _check_lease(self, route: ApiRoute) -> None:
+        """Messages are neither taken nor given while another node may do that."""
+        if self._management.broker.turn.is_paused and route.rule.tag is not None:
+            raise HttpRefused(
+                "no commit for the time of the lease: another node may have the shard", 503, "lease"
+            )
 
     def _limit(self, route: ApiRoute) -> int:
         config = self._management.config

@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING
 from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.server import process
-from headrace.server.listener import HandshakeLimiter, ServerTransport, listening_socket
+from headrace.server.listener import (
+    HandshakeLimiter,
+    ServerTransport,
+    Transports,
+    listening_socket,
+)
 
 if TYPE_CHECKING:
     from headrace.server.tls import Certificates
@@ -146,7 +151,7 @@ class RemotingListener:
         self,
         broker: Broker,
         config: Config,
-        transports: set[ServerTransport],
+        transports: Transports,
         certificates: Certificates | None,
     ) -> None:
         self._broker = broker

@@ -11,16 +11,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StoreError
 from headrace.model.shard_ownership import ShardRow
+from headrace.store.data_directory import CACHE_LABEL as LABEL
+from headrace.store.data_directory import lock_directory
 from headrace.store.disk import make_directory, sync_directory
 from headrace.store.shared.database import ShardDatabase, ShardFile, ShardSnapshot
 
-LABEL = "shard-cache"  # the directory is one, and of which shard
 MARKER = "shard-commit"
-_KEPT = frozenset(("lock", LABEL))  # not of the shard
+_KEPT = frozenset(("lock", LABEL, MARKER))  # not of the shard
 
 
 def boot_id() -> str:
@@ -33,8 +35,17 @@ class ShardCache:
     def __init__(self, directory: Path, shard: str) -> None:
         self._directory = directory
         self._shard = shard
+        self.locks = ExitStack()  # no other process uses the directory meanwhile
         make_directory(directory)
-        self._check_label()
+        try:
+            lock_directory(directory, self.locks, create=True)
+            self._check_label()
+        except BlockingIOError:
+            self.locks.close()
+            raise ConfigError(f"{directory} is in use by another broker") from None
+        except ConfigError:
+            self.locks.close()
+            raise
         self.row = ShardRow(-1, -1)
         self.files: dict[str, ShardFile] = {}
         if not self._read_marker():
@@ -71,7 +82,7 @@ class ShardCache:
 
     def _clear(self) -> None:
         for entry in self._directory.iterdir():
-            if entry.name in _KEPT:
+            if entry.name in _KEPT - {MARKER}:
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -83,6 +94,12 @@ class ShardCache:
         with database.snapshot(taken) as snapshot:
             if snapshot is None:
                 return False
+            if self.row.epoch >= 0 and snapshot.is_behind(self.row):
+                raise StoreError(
+                    f"the database lost commits: it is at {snapshot.row}, {self._directory} has "
+                    f"the files of {self.row}. Nothing was changed; to continue with what "
+                    "the database has, move that directory away"
+                )
             if snapshot.row.seq != self.row.seq or snapshot.row.epoch != self.row.epoch:
                 self._apply(snapshot)
             self.row = snapshot.row
@@ -91,8 +108,10 @@ class ShardCache:
     def _apply(self, snapshot: ShardSnapshot) -> None:
         files = dict(snapshot.files())
         changed = snapshot.changed_since(self.row.seq)
-        for name in self.files.keys() - files.keys():
-            (self._directory / name).unlink(missing_ok=True)
+        for path in self._directory.rglob("*"):  # also what an update that failed has left
+            name = str(path.relative_to(self._directory))
+            if path.is_file() and name not in files and name not in _KEPT:
+                path.unlink()
         for name, file in files.items():
             known = self.files.get(name)
             is_known = known is not None and known.generation == file.generation
@@ -108,10 +127,12 @@ class ShardCache:
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | (os.O_TRUNC if since < 0 else 0)
         fd = os.open(path, flags, 0o600)
         try:
+            end = file.size
             for at, data in snapshot.blocks(name, file.generation, since=since):
                 os.pwrite(fd, data, at)
-            if file.size:  # else it grows with its blocks
-                os.ftruncate(fd, file.size)
+                end = max(end, at + len(data))
+            if since < 0 or file.size != self.files[name].size:  # else it grows with its blocks
+                os.ftruncate(fd, end)
         finally:
             os.close(fd)
 

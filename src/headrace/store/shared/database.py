@@ -12,7 +12,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from headrace.model.shard_ownership import ShardRow, snapshot_is_complete, taken_over
+from headrace.errors import StoreError
+from headrace.model.shard_ownership import (
+    ShardRow,
+    has_lost_commits,
+    snapshot_is_complete,
+    taken_over,
+)
 from headrace.store.failpoints import failpoint
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault, FaultKind
@@ -26,8 +32,7 @@ logger = logging.getLogger(__name__)
 FORMAT: Final = 1
 CONNECT_S: Final = 2
 STATEMENT_S: Final = 5
-LOCK_WAIT_S: Final = 2
-_LOCK_WAIT_OVER: Final = 1205
+LOCK_WAIT_S: Final = 1
 
 _TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS hr_shard (
@@ -171,24 +176,26 @@ class ShardDatabase:
             return self._status(session)
 
     def _status(self, session: DbConnection) -> ShardStatus:
-        [(epoch, seq, owner, node, address)] = session.rows(
+        rows = session.rows(
             "SELECT epoch, seq, owner, node, address FROM hr_shard WHERE shard=%s", (self._shard,)
         )
+        if not rows:
+            raise StoreError(f"the database has no shard '{self._shard}'")
+        [(epoch, seq, owner, node, address)] = rows
         return ShardStatus(ShardRow(epoch, seq, owner), node, address)
 
     def start_of(self, epoch: int) -> int | None:
         """The number of the commit with which an epoch began."""
         with self._session() as session, session.synced():
-            found = session.rows(
-                "SELECT seq FROM hr_epoch WHERE shard=%s AND epoch=%s", (self._shard, epoch)
-            )
-        return int(found[0][0]) if found else None
+            return _start_of(session, self._shard, epoch)
 
     def take_over(
         self, seen: ShardRow, incarnation: str, *, node: str, address: str, reason: str
     ) -> bool:
         """Become the owner; False when the row has changed since it was seen."""
         after = taken_over(seen, incarnation)
+        if seen.owner is not None:  # it may have stopped between update and commit
+            self._end_session_of_owner()
 
         def work(session: DbConnection) -> bool:
             changed = session.run(
@@ -204,23 +211,19 @@ class ShardDatabase:
                 )
             return bool(changed)
 
-        try:
-            return self._transaction(work)
-        except Fault as fault:
-            if fault.code == _LOCK_WAIT_OVER:
-                self._end_session_of_owner()
-            raise
+        return self._transaction(work)
 
     def _end_session_of_owner(self) -> None:
-        """Its transaction holds the row: it stopped between update and commit."""
+        """Its transaction would keep the row locked. After a restart of the server another session
+        may have its number: one that uses another database is left alone."""
         with suppress(Fault), self._session() as session:
             rows = session.rows(
-                "SELECT connection FROM hr_shard"
-                " WHERE shard=%s AND server=CONCAT(@@hostname, ':', @@port)",
+                "SELECT id FROM information_schema.processlist JOIN hr_shard ON id=connection"
+                " WHERE shard=%s AND server=CONCAT(@@hostname, ':', @@port) AND db=DATABASE()",
                 (self._shard,),
             )
             for (connection,) in rows:
-                logger.warning("ending session %d of the last owner, which is locked", connection)
+                logger.warning("ending session %d of the last owner", connection)
                 session.run("KILL %s", (connection,))
 
     def commit(self, done: ShardRow, changes: Sequence[Change]) -> bool:
@@ -358,6 +361,11 @@ class ShardDatabase:
             )
 
 
+def _start_of(session: DbConnection, shard: str, epoch: int) -> int | None:
+    found = session.rows("SELECT seq FROM hr_epoch WHERE shard=%s AND epoch=%s", (shard, epoch))
+    return int(found[0][0]) if found else None
+
+
 class ShardSnapshot:
     """The files of a shard at one commit."""
 
@@ -365,6 +373,11 @@ class ShardSnapshot:
         self._session = session
         self._shard = shard
         self.row = row
+
+    def is_behind(self, seen: ShardRow) -> bool:
+        """Whether the database has lost commits that were seen."""
+        start = _start_of(self._session, self._shard, seen.epoch + 1)
+        return has_lost_commits(self.row, seen, start)
 
     def files(self) -> Mapping[str, ShardFile]:
         rows = self._session.rows(

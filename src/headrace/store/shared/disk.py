@@ -35,6 +35,10 @@ class SharedFiles:
         self._writer.put(PutFile(name, generation, size))
 
     def write(self, name: str, data: bytes, at: int) -> None:
+        if at < self._ends.get(name, at + 1):
+            # Perhaps over others: what is left of their blocks would lie behind it.
+            self.replace(name)
+            return
         self._ends[name] = max(self._ends.get(name, 0), at + len(data))
         self._writer.put(PutBlock(name, self._generations[name], at, bytes(data)))
         if self._writer.is_behind:

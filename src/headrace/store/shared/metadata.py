@@ -26,6 +26,7 @@ class SharedMetadata(SqliteMetadata):
         self.files = files
         self._log = directory / LOG_NAME
         self._shipped = 0  # bytes of the log
+        self._is_torn = False
         self._prepare()
 
     def load(self) -> Declarations:
@@ -41,7 +42,8 @@ class SharedMetadata(SqliteMetadata):
         self._ship_file()
 
     def _check_space(self) -> None:
-        """The local file is a cache: nothing is set aside for it."""
+        """The local file is a cache: nothing is set aside for it, and there is room again."""
+        self._set_full(False)
 
     def close(self) -> None:
         super().close()
@@ -50,10 +52,14 @@ class SharedMetadata(SqliteMetadata):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with super()._transaction():
-            yield
+        try:
+            with super()._transaction():
+                yield
+        except BaseException:
+            self._is_torn = True  # the log may have frames that the next change writes over
+            raise
         size = self._log.stat().st_size
-        if size > MERGE_SIZE:
+        if size > MERGE_SIZE or self._is_torn:
             self._ship_file()
         else:
             with self._log.open("rb") as log:
@@ -68,3 +74,4 @@ class SharedMetadata(SqliteMetadata):
         self.files.replace(FILE_NAME)
         self.files.create(LOG_NAME, 0)
         self._shipped = 0
+        self._is_torn = False

@@ -16,9 +16,9 @@ from typing import Final
 
 from headrace import __version__
 from headrace.errors import ConfigError, StoreError
-from headrace.model.shard_ownership import ShardRow, StandbyDecision, StandbyWatch
+from headrace.model.shard_ownership import ShardRow, StandbyDecision, StandbyWatch, taken_over
 from headrace.store.disk import Disk
-from headrace.store.shared.cache import ShardCache
+from headrace.store.shared.cache import ShardCache, boot_id
 from headrace.store.shared.database import ShardDatabase
 from headrace.store.shared.disk import SharedDisk, SharedFiles
 from headrace.store.shared.metadata import SharedMetadata
@@ -48,11 +48,13 @@ class Standby:
 
     def __init__(self, settings: ShareSettings) -> None:
         self._settings = settings
-        self._process = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"[-64:]
+        self._process = process_name()
         self._database = self._connect()
         self._watch = StandbyWatch(settings.lease, max_step=4 * POLL_S)
         self._cache = ShardCache(settings.directory, settings.shard)
         self.owner = ""  # the node that has the shard
+        self._tried: ShardRow | None = None  # what the last attempt to take it over would leave
+        self._tried_at = 0.0
 
     def _connect(self) -> ShardDatabase:
         settings = self._settings
@@ -62,8 +64,8 @@ class Standby:
         """Until the shard is this node's; None when it is to stop before that."""
         self._repeat(self._enter, stop)
         while not stop.is_set():
-            if (taken := self._look(stop)) is not None:
-                return self._own(taken)
+            if (taken := self._look()) is not None:
+                return self._own(taken, stop)
             stop.wait(POLL_S)
         self._leave()
         return None
@@ -92,11 +94,13 @@ class Standby:
                     raise ConfigError(f"share: another process is node '{node}' of this shard")
             self._database.remove_node(node, before[0])
 
-    def _look(self, stop: threading.Event) -> ShardRow | None:
+    def _look(self) -> ShardRow | None:
         """The row that this node's take-over has left, if it did take over."""
         try:
             self._beat()
             status = self._database.status()
+            if status.row == self._tried:  # it was done after all
+                return self._tried
             start = self._database.start_of(self._watch.seen.epoch + 1)
             if status.node != self.owner:
                 self.owner = status.node
@@ -117,6 +121,8 @@ class Standby:
             self._watch.missed()
             if fault.kind is not FaultKind.AGAIN:
                 logger.warning("the database of the shard does not answer: %s", fault)
+        except OSError as error:  # perhaps there is room when it is needed
+            logger.error("the copy of the shard's files falls behind: %s", error)
         return None
 
     def _beat(self, database: ShardDatabase | None = None) -> None:
@@ -128,24 +134,20 @@ class Standby:
             raise ConfigError(f"share: another process is node '{settings.node}' of this shard")
 
     def _take(self, seen: ShardRow) -> ShardRow | None:
+        """None when another was faster, or it is not known: the next look shows it."""
         settings = self._settings
-        incarnation = secrets.token_hex(16)
+        self._tried = taken_over(seen, secrets.token_hex(16))
+        self._tried_at = boottime()
         reason = "released" if seen.owner is None else f"node '{self.owner}' does not commit"
-        try:
-            is_taken = self._database.take_over(
-                seen, incarnation, node=settings.node, address=settings.address, reason=reason
-            )
-        except Fault:
-            # Perhaps it was done. Another attempt is another incarnation.
-            is_taken = self._database.status().row.owner == incarnation
-        if not is_taken:
-            return None
-        row = ShardRow(seen.epoch + 1, seen.seq + 1, incarnation)
-        logger.warning("this node takes the shard over (%s), epoch %d", reason, row.epoch)
-        return row
+        assert self._tried.owner is not None
+        is_taken = self._database.take_over(
+            seen, self._tried.owner, node=settings.node, address=settings.address, reason=reason
+        )
+        return self._tried if is_taken else None
 
-    def _own(self, taken: ShardRow) -> Owner:
+    def _own(self, taken: ShardRow, stop: threading.Event) -> Owner | None:
         """Bring the copy up to date with exactly what the take-over found."""
+        logger.warning("this node takes the shard over, epoch %d", taken.epoch)
         while True:
             try:
                 if self._cache.update(self._database, taken):
@@ -155,9 +157,10 @@ class Standby:
             except Fault as fault:
                 logger.warning("reading the shard's files again: %s", fault)
                 self._database.close()
-            threading.Event().wait(POLL_S)
+            if stop.wait(POLL_S):
+                return None
         self._cache.remove_marker()
-        writer = ShardWriter(self._database, taken, self._settings.lease)
+        writer = ShardWriter(self._database, taken, self._settings.lease, self._tried_at)
         return Owner(
             self._settings,
             writer,
@@ -191,6 +194,7 @@ class Owner:
         self._settings = settings
         self._writer = writer
         self._cache = cache
+        self.locks = cache.locks
         self._beat = beat
         self._leave = leave
         writer.on_went_back = cache.remove_label
@@ -202,8 +206,12 @@ class Owner:
         self._loop_turned = threading.Event()
         self._loop_turned.set()
         self._is_over = False
-        self._thread = threading.Thread(target=self._keep, name="headrace-lease", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=one, name="headrace-lease", daemon=True)
+            for one in (self._keep, self._watch)  # the first may wait for the database
+        ]
+        for one in self._threads:
+            one.start()
 
     def disk(self, directory: Path) -> Disk:
         return SharedDisk(directory, self._files)
@@ -239,18 +247,18 @@ class Owner:
         while not self._stopping.wait(self._settings.lease / 10):
             try:
                 if self._loop_turned.is_set():
-                    if self._call_soon is not None:
-                        self._loop_turned.clear()
-                        self._call_soon(self._loop_turned.set)
+                    self._loop_turned.clear()
+                    self._notify(self._loop_turned.set)
                     self._writer.renew()
-                self._note_lease(self._writer.lease.is_over(boottime()))
                 with suppress(Fault):  # commits report a database that does not answer
                     self._beat()
-            except RuntimeError:
-                return  # the loop is closed
             except (ConfigError, StoreError) as error:
                 self._notify(partial(self._on_lost, error))
                 return
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(self._settings.lease / 20):
+            self._note_lease(self._writer.lease.is_over(boottime()))
 
     def _note_lease(self, is_over: bool) -> None:
         if is_over != self._is_over:
@@ -262,15 +270,24 @@ class Owner:
             self._notify(partial(self._on_lease, not is_over))
 
     def _notify(self, callback: Callable[[], None]) -> None:
-        if self._call_soon is not None:
+        if self._call_soon is None:
+            callback()  # nothing is served yet
+            return
+        with suppress(RuntimeError):  # the loop is closed
             self._call_soon(callback)
+
+    def give_up_after(self, seconds: float) -> None:
+        """It is to end: what the database does not take by then is not stored."""
+        waiting = threading.Timer(seconds, self._writer.stop)
+        waiting.daemon = True
+        waiting.start()
 
     def close(self) -> None:
         """After log and metadata: the last commit, then hand the shard over."""
         self._stopping.set()
         self._writer.stop()
-        if self._thread.is_alive():
-            self._thread.join(self._settings.lease)
+        for one in self._threads:
+            one.join(self._settings.lease)
         try:
             self._writer.flush()
             self._writer.release()
@@ -291,8 +308,13 @@ def _is_refused(address: str) -> bool | None:
     return False
 
 
+def process_name() -> str:
+    """Of this process among all of all machines: of a boot, and of numbers inside a container."""
+    numbers = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    return f"{boot_id()}:{numbers}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
 def _is_dead_here(process: str) -> bool:
     """Whether it was a process of this machine that has ended."""
-    host, _, rest = process.partition(":")
-    pid = rest.partition(":")[0]
-    return host == socket.gethostname() and pid.isdigit() and not Path(f"/proc/{pid}").exists()
+    here, pid = process_name().split(":")[:2], process.split(":")[2:3]
+    return process.split(":")[:2] == here and not Path(f"/proc/{pid[0]}").exists()

@@ -39,10 +39,13 @@ def boottime() -> float:
 class ShardWriter:
     """Everything that is stored goes through flush()."""
 
-    def __init__(self, database: ShardDatabase, taken: ShardRow, lease: float) -> None:
+    def __init__(
+        self, database: ShardDatabase, taken: ShardRow, lease: float, sent: float | None = None
+    ) -> None:
+        """``sent``: when the take-over was."""
         self._database = database
         self._done = taken  # the row as the last commit left it
-        self.lease = OwnerLease(lease, boottime())
+        self.lease = OwnerLease(lease, boottime() if sent is None else sent)
         self._lock = threading.Lock()  # of what is pending
         self._pending: list[Change] = []
         self._size = 0
@@ -114,6 +117,16 @@ class ShardWriter:
                     logger.warning("a standby waits for the lease: cannot hand over: %s", fault)
 
     def _commit(self, changes: Sequence[Change]) -> None:
+        try:
+            self._commit_once(changes)
+        except BaseException as error:
+            # Of whatever kind: nothing may be stored behind what is missing now.
+            if self._failure is None:
+                reason = str(error) or type(error).__name__
+                self._failure = StoreError(f"cannot commit to the database: {reason}")
+            raise self._failure from error
+
+    def _commit_once(self, changes: Sequence[Change]) -> None:
         is_unknown = False  # whether the last attempt was made
         # Of the first attempt: it may be the one that was made, and a standby has seen it then.
         sent = boottime()
@@ -129,13 +142,12 @@ class ShardWriter:
                 is_unknown = is_unknown or fault.kind is not FaultKind.AGAIN
                 self._set_full(fault.code in FULL)
                 if self._stopping.is_set():
-                    self._failure = StoreError(f"cannot commit to the database: {fault}")
-                    raise self._failure from fault
+                    raise
                 logger.log(
                     logging.DEBUG if fault.kind is FaultKind.AGAIN else logging.WARNING,
                     "the commit is repeated: %s", fault,
                 )  # fmt: skip
-                time.sleep(pause)
+                self._stopping.wait(pause)
                 continue
             self._done = self._done._replace(seq=self._done.seq + 1)
             self.lease.committed(sent)

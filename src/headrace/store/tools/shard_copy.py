@@ -66,8 +66,9 @@ def export(database: ShardDatabase, shard: str, directory: Path) -> int:
     if directory.exists() and os.listdir(directory):
         raise ConfigError(f"{directory} is not empty")
     cache = ShardCache(directory, shard)
-    cache.update(database)
-    if FORMAT_FILE not in cache.files:
-        raise StoreError("the shard is empty, or was not adopted to its end")
-    cache.remove_label()
+    with cache.locks:
+        cache.update(database)
+        if FORMAT_FILE not in cache.files:
+            raise StoreError("the shard is empty, or was not adopted to its end")
+        cache.remove_label()
     return cache.row.seq

@@ -41,6 +41,13 @@ async def _healthz(call: ApiRequest) -> Reply:
     return _ok(alarm=broker.alarms.reason)
 
 
+async def _active(call: ApiRequest) -> Reply:
+    """As the other one; also: whether this node has its shard for sure."""
+    if call.broker.turn.is_paused:
+        return _failed("no commit for the time of the lease")
+    return await _healthz(call)
+
+
 async def _alarms(call: ApiRequest) -> Reply:
     alarms = call.broker.alarms
     if alarms.reason is None:
@@ -132,8 +139,8 @@ ROUTES = (
     ApiRoute("GET", "/api/healthchecks/node", _node, MONITORING, "Check that no alarm is active"),
     ApiRoute("GET", "/api/healthchecks/node/{name}", _node, MONITORING,
           "Check that no alarm is active"),
-    ApiRoute("GET", _CHECKS + "/active", _healthz, ANYBODY,
-          "As /healthz; a standby of a shared broker answers 503"),
+    ApiRoute("GET", _CHECKS + "/active", _active, ANYBODY,
+          "As /healthz; 503 on a standby, and on a node that may have lost its shard"),
     ApiRoute("GET", _CHECKS + "/alarms", _alarms, MONITORING, "Check that no alarm is active"),
     ApiRoute("GET", _CHECKS + "/local-alarms", _alarms, MONITORING,
           "Check that no alarm is active"),
