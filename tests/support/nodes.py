@@ -38,6 +38,7 @@ class Node:
             *more,
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
+        self.began = 0  # where the log of the process begins
 
     def twin(self) -> Node:
         """Another process with the name of this one."""
@@ -46,6 +47,7 @@ class Node:
 
     def start(self, **env: str) -> None:
         self._ready.unlink(missing_ok=True)
+        self.began = len(self.log()) if self.output.exists() else 0
         command = [sys.executable, "-m", "headrace", "serve", *self._args]
         with self.output.open("ab") as sink:
             self.process = subprocess.Popen(
