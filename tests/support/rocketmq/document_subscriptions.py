@@ -8,7 +8,16 @@ from datetime import datetime, timedelta
 import pytest
 
 from headrace import rocketmq as api
-from support.rocketmq.document_rows import ERRORS, MANAGER, METRICS, ROWS, SELECTORS, Stage, row
+from support.rocketmq.document_rows import (
+    ENUMS,
+    ERRORS,
+    MANAGER,
+    METRICS,
+    ROWS,
+    SELECTORS,
+    Stage,
+    row,
+)
 
 # -- selectors -----------------------------------------------------------------------------------
 
@@ -160,6 +169,18 @@ def validate(stage: Stage) -> str | None:
     manager = api.SubscriptionManager()
     assert manager.validate_subscription("t", TAG) is True
     assert manager.validate_subscription("SYS_t", TAG) is False
+    return None
+
+
+@row(ENUMS, "conflict type")
+def conflict_type(stage: Stage) -> str | None:
+    manager = _manager()
+    for other in (OTHER, api.MessageSelector.by_sql("price > 100")):
+        with pytest.raises(api.SubscriptionConflictError):
+            manager.subscribe("order_topic", other)
+    kinds = [one.conflict_type for one in manager.get_conflict_history()]
+    assert kinds == ["EXPRESSION_MISMATCH", "SELECTOR_TYPE_MISMATCH"]
+    assert manager.metrics.conflict_types == dict.fromkeys(kinds, 1)
     return None
 
 
