@@ -56,15 +56,15 @@ class LongPolls:
     def _sweep(self) -> None:
         now = self._timers.clock.now_ms()
         for topic, held in list(self._held.items()):
-            if any(one.deadline <= now for one in held):
-                kept = [one for one in held if one.deadline > now or not self._done(one, now)]
+            if any(one.deadline < now for one in held):
+                kept = [one for one in held if one.deadline >= now or not self._done(one, now)]
                 self._keep(topic, kept)
         self._sweeping = bool(self._held)
         if self._sweeping:
             self._timers.after(SWEEP_MS, self._sweep)
 
     def _done(self, held: PullRequest, now: int) -> bool:
-        if not held.attempt(held.deadline <= now):
+        if not held.attempt(held.deadline < now):
             return False
         left = self._per_session.get(held.session, 0) - 1
         if left > 0:

@@ -147,6 +147,17 @@ def test_a_pull_must_be_answered_when_its_time_is_over(
     assert len(polls) == 0
 
 
+def test_a_pull_waits_more_than_its_time_since_clocks_drop_parts_of_milliseconds(
+    polls: LongPolls, clock: VirtualClock
+) -> None:
+    waiting = hold(polls, clock, "s", "t", 2 * polling.SWEEP_MS)
+    clock.advance(2 * polling.SWEEP_MS)
+    assert waiting.attempts == []
+    clock.advance(polling.SWEEP_MS)
+
+    assert waiting.attempts == [True]
+
+
 def test_a_lost_connection_gets_no_answers(polls: LongPolls, clock: VirtualClock) -> None:
     mine, other = hold(polls, clock, "gone", "t", 1000), hold(polls, clock, "stays", "t", 1000)
     polls.drop("gone")
