@@ -15,7 +15,7 @@ import pymysql
 import pytest
 
 from headrace import topics
-from headrace.store.mysql.groups import claims
+from headrace.store.mysql.groups import group_reads
 from headrace.testing import wait_for
 from support.mariadb import MariaDb, prepared
 
@@ -157,7 +157,7 @@ def test_both_programs_share_a_topic(server: MariaDb) -> None:
 def test_the_offset_of_a_group_stays_behind_what_is_not_committed(
     server: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "_KEEP_S", 0.0)
+    monkeypatch.setattr(group_reads, "_KEEP_S", 0.0)
 
     def offset() -> int:
         cursor.execute("SELECT `offset` FROM msg_c_seen WHERE group_id='g' AND priority='middle'")

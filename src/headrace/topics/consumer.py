@@ -6,10 +6,12 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol, runtime_checkable
 
-from headrace.errors import BadTopicValue
+from headrace.errors import BadTopicValue, BrokerError
 from headrace.model.topics.message_priority import priority_named
 from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.types import ConsumerSpec, ReadResult
@@ -44,6 +46,7 @@ class Consumer:
         self.reader = reader
         self._engine = engine
         self._bell = bell
+        self._arrivals = Arrivals()
         self._is_closed = False
 
     # -- reading ---------------------------------------------------------------------------------
@@ -58,11 +61,13 @@ class Consumer:
         wait = wait if wait == math.inf else seconds("wait", wait)
         taken = self._next(n, commit)
         if taken.messages or wait <= 0:
+            self._arrivals.note(taken)
             return batch_of(taken)
         engine = self._engine
         if isinstance(engine, WaitingEngine):
             return batch_of(engine.read_waiting(self.topic, self.reader, n, wait))
-        return batch_of(poll(lambda: self._next(n, None), self._bell, self.topic, wait))
+        look = partial(self._next, n, None)
+        return batch_of(poll(look, self._bell, self.topic, wait, self._arrivals))
 
     def _next(self, n: int, done: Batch | None) -> ReadResult:
         engine = self._engine
@@ -155,6 +160,9 @@ class Consumer:
     def close(self) -> None:
         """Ends iterations. What is claimed goes to others when the lease is over."""
         self._is_closed = True
+        if isinstance(self._engine, ReadAheadEngine):
+            with suppress(BrokerError):  # its lease is short
+                self._engine.release(self.topic, self.reader)
 
     def __enter__(self) -> Consumer:
         return self
@@ -173,8 +181,9 @@ def _whole(batch: Batch) -> Batch:
     return batch
 
 
-_FIRST_S: Final = 0.002
+_FIRST_S: Final = 0.001
 _LAST_S: Final = 0.2
+_LOOKS: Final = 5  # between two messages, while they come often
 
 
 @runtime_checkable
@@ -193,6 +202,13 @@ class CommitReadEngine(Protocol):
     def commit_and_read(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], batch: int
     ) -> ReadResult: ...
+
+
+@runtime_checkable
+class ReadAheadEngine(Protocol):
+    """An engine that claims for members what they will read next."""
+
+    def release(self, topic: str, reader: ConsumerSpec) -> None: ...
 
 
 class AppendSignal:
@@ -217,8 +233,30 @@ class AppendSignal:
             return self._changed.wait_for(lambda: self._rings.get(topic, 0) != heard, timeout)
 
 
+class Arrivals:
+    """How often messages come: what is looked for while nothing comes costs the database."""
+
+    def __init__(self) -> None:
+        self._last, self._gap = -math.inf, 0.0
+
+    def note(self, taken: ReadResult) -> None:
+        if taken.messages:
+            now = time.monotonic()
+            self._last, self._gap = now, min((3 * self._gap + now - self._last) / 4, _LAST_S)
+
+    def pause_after(self, pause: float) -> float:
+        """Twice as long, up to a part of the usual time between messages while one is expected."""
+        is_expected = time.monotonic() < self._last + 4 * self._gap
+        longest = max(self._gap / _LOOKS, _FIRST_S) if is_expected else _LAST_S
+        return min(2 * pause, longest)
+
+
 def poll(
-    read: Callable[[], ReadResult], bell: AppendSignal, topic: str, wait_s: float
+    read: Callable[[], ReadResult],
+    bell: AppendSignal,
+    topic: str,
+    wait_s: float,
+    arrivals: Arrivals,
 ) -> ReadResult:
     """Read until there is something, or the time is over."""
     deadline = time.monotonic() + wait_s
@@ -226,8 +264,9 @@ def poll(
     while True:
         heard = bell.heard(topic)
         taken = read()
+        arrivals.note(taken)
         left = deadline - time.monotonic()
         if taken.messages or left <= 0:
             return taken
         rang = bell.wait(topic, heard, min(pause, left))
-        pause = _FIRST_S if rang else min(pause * 2, _LAST_S)
+        pause = _FIRST_S if rang else arrivals.pause_after(pause)

@@ -1,7 +1,7 @@
 """What the next claim of a group is made of. Pure.
 
 A claim consists of ranges of ids. In each priority expired ranges come first, then messages due for
-retry, then new ones.
+retry, then new ones; those that somebody had claimed ahead are new.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
 
 @dataclass(frozen=True, slots=True)
 class ExpiredRange:
-    """A range whose lease is over."""
+    """A range whose lease is over; without attempts it was claimed ahead and not handed out."""
 
     id: int
     start: int
@@ -81,19 +81,28 @@ def plan(work: Mapping[Priority, ClaimableWork], room: int, min_share: int = 0) 
 def _fill(priority: Priority, work: ClaimableWork | None, room: int) -> Iterator[ClaimRange]:
     if work is None:
         return
-    for held in work.expired:
+    for piece in _again(priority, [one for one in work.expired if one.attempts], room):
+        yield piece
+        room -= len(piece)
+    due = work.due[: max(0, room)]
+    for start, end, attempts in runs((one.id, one.attempts) for one in due):
+        yield ClaimRange(priority, start, end, attempts + 1)
+    room -= len(due)
+    for piece in _again(priority, [one for one in work.expired if not one.attempts], room):
+        yield piece
+        room -= len(piece)
+    end = min(work.stable, work.head + room)
+    if room > 0 and end > work.head:
+        yield ClaimRange(priority, work.head + 1, end, 1, is_fresh=True)
+
+
+def _again(priority: Priority, ranges: Sequence[ExpiredRange], room: int) -> Iterator[ClaimRange]:
+    for held in ranges:
         if room <= 0:
             return
         end = min(held.end, held.start + room - 1)
         yield ClaimRange(priority, held.start, end, held.attempts + 1, held)
         room -= end - held.start + 1
-    due = work.due[: max(0, room)]
-    for start, end, attempts in runs((one.id, one.attempts) for one in due):
-        yield ClaimRange(priority, start, end, attempts + 1)
-    room -= len(due)
-    end = min(work.stable, work.head + room)
-    if room > 0 and end > work.head:
-        yield ClaimRange(priority, work.head + 1, end, 1, is_fresh=True)
 
 
 def runs(numbered: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

@@ -17,7 +17,7 @@ from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.context import MySqlContext, check_batch, check_delay, check_reader
 from headrace.store.mysql.groups import group_rows, retries
 from headrace.store.mysql.groups import lag as progress
-from headrace.store.mysql.groups.claims import GroupReads
+from headrace.store.mysql.groups.group_reads import GroupReads
 from headrace.store.mysql.groups.lag import GroupLag
 from headrace.store.mysql.groups.offset_reset import OffsetReset
 from headrace.store.mysql.groups.queue_leases import QueueLeases
@@ -72,6 +72,7 @@ class MySqlEngine:
 
     def close(self) -> None:
         self.housekeeper.close()
+        self._groups.close()
         self.context.close()
 
     # -- topics ----------------------------------------------------------------------------------
@@ -135,7 +136,14 @@ class MySqlEngine:
     # -- messages --------------------------------------------------------------------------------
 
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
-        return self._appends.append(topic, entries)
+        try:
+            return self._appends.append(topic, entries)
+        finally:
+            self._groups.appended(topic, {one.priority for one in entries})
+
+    def release(self, topic: str, reader: ConsumerSpec) -> None:
+        """The reader stops: what it has claimed ahead is there for others at once."""
+        self._groups.release(topic, reader)
 
     def read(self, topic: str, reader: ConsumerSpec, batch: int) -> ReadResult:
         reads = self._reads(reader)

@@ -7,19 +7,16 @@ were given with, and their lease is not over: a member that was too slow is refu
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from headrace.cache import BoundedCache
 from headrace.model.topics.claim_plan import ClaimableWork, ClaimRange, DueRetry, ExpiredRange, plan
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader, is_message
-from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
-from headrace.store.mysql.groups import group_rows, retries, steady_reads
+from headrace.store.mysql.groups import group_rows, read_ahead, retries
 from headrace.store.mysql.groups.group_rows import (
     FREE,
     ClaimedRange,
@@ -31,6 +28,7 @@ from headrace.store.mysql.groups.group_rows import (
     put,
     split_ids,
 )
+from headrace.store.mysql.groups.read_ahead import IdsAhead
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.single_consumer import overtaken
 from headrace.store.mysql.stable_ids import Bounds
@@ -40,9 +38,6 @@ from headrace.store.topics.types import ConsumerSpec, ReadResult, StoredMessage
 
 _MAX_EXPIRED: Final = 1000
 _SPARE: Final = 8  # free rows for what is split
-_REMEMBERED: Final = 10_000  # rows and groups
-_KEEP_S: Final = 0.2  # between updates of the offset that other programs read
-_DUE_S: Final = 0.05  # between looks for what others make due, while there is something new
 _MAX_RANGE: Final = 10_000  # ids of a range with dead ones between its messages
 
 
@@ -57,17 +52,20 @@ def take(
     room: int,
     acks: Sequence[Key] = (),
     *,
+    released: IdsAhead | None = None,
     counts_messages: bool = False,
 ) -> tuple[list[ClaimedRange], bool]:
     """Commit ``acks`` and hand out ranges with ``room`` ids, in one transaction; whether that is
-    all there is. ``counts_messages``: with ``room`` messages, dead ids beside them; it costs
-    another statement for each priority."""
+    all there is. ``released``: ids that the reader has claimed ahead. ``counts_messages``: with
+    ``room`` messages, dead ids beside them; it costs another statement for each priority."""
     with session.transaction():
         if not group_rows.lock_group(session, topic, reader):
             group_rows.make_cursors(session, topic, reader, bounds)
             group_rows.lock_group(session, topic, reader)
         if acks:
             end(session, topic, reader, acks)
+        if released is not None:
+            read_ahead.release(session, topic, released)
         found = _find(session, topic, reader, room)
         if len(found.heads) < len(BY_URGENCY):  # of tables of the original layout
             group_rows.make_cursors(session, topic, reader, bounds)
@@ -285,22 +283,26 @@ def read(
     acks: list[Key],
     held: list[ClaimedRange],
     messages: list[StoredMessage],
+    released: IdsAhead | None,
 ) -> ReadResult:
     """Commit ``acks`` and take up to ``batch`` messages, those included which are there already.
     Acks are removed from the list when they are committed: a repetition must not do it again."""
     for turn in range(len(held), _ROUNDS):
         room = batch - len(messages)
-        claim = partial(take, session, topic, reader, bounds, room, acks, counts_messages=turn > 0)
+        claim = partial(
+            take, session, topic, reader, bounds, room, acks,
+            released=released, counts_messages=turn > 0,
+        )  # fmt: skip
         taken, is_all = session.repeat(claim)  # here, because earlier rounds are committed
         acks.clear()
-        messages += _messages(session, topic, reader, taken, bodies)
+        messages += messages_of(session, topic, reader, taken, bodies)
         held += taken
         if len(messages) >= batch or bodies.is_full or is_all:
             break
-    return _result(session, topic, reader, messages, held)
+    return result(session, topic, reader, messages, held)
 
 
-def _result(
+def result(
     session: DbConnection,
     topic: str,
     reader: ConsumerSpec,
@@ -317,7 +319,7 @@ def _result(
     )
 
 
-def _messages(
+def messages_of(
     session: DbConnection,
     topic: str,
     reader: ConsumerSpec,
@@ -343,113 +345,3 @@ def _messages(
     if unread:
         give_back(session, topic, reader, unread)
     return found
-
-
-class GroupReads:
-    """Reads of members of a group."""
-
-    def __init__(self, context: MySqlContext) -> None:
-        self._context = context
-        # Rows of ranges that were committed here, by topic, group and token: the next are free.
-        self._free = BoundedCache[tuple[str, str | None, str], int](_REMEMBERED)
-        self._kept_at = BoundedCache[tuple[str, str | None], tuple[float, bool]](_REMEMBERED)
-        self._looked_at = BoundedCache[tuple[str, str | None], float](_REMEMBERED)
-
-    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
-        return self._read(topic, reader, limit, [])
-
-    def commit_and_read(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
-    ) -> ReadResult:
-        """commit() and read() in one transaction."""
-        return self._read(topic, reader, limit, group_rows.parse(claim, reader))
-
-    def _read(self, topic: str, reader: ConsumerSpec, limit: int, acks: list[Key]) -> ReadResult:
-        found = self._context.catalog.get(topic)
-
-        def work(session: DbConnection) -> ReadResult:
-            bodies = BodyReader(self._context.body_sizes)
-            held: list[ClaimedRange] = []
-            messages: list[StoredMessage] = []
-            bounds: Mapping[Priority, Bounds] | None = None
-            steady = self._steady(session, topic, reader, limit, acks)
-            if steady is None:  # new ids may be readable now
-                bounds = session.repeat(lambda: self._context.readable(session, found))
-                steady = self._steady(session, topic, reader, limit, acks, for_due=True)
-            self._keep_offset(session, topic, reader, is_idle=isinstance(steady, ReadResult))
-            if isinstance(steady, ReadResult):
-                return steady
-            if steady is not None:
-                acks.clear()
-                held.append(steady[0])
-                messages = _messages(session, topic, reader, held, bodies)
-                if len(messages) >= limit or (messages and (steady[1] or bodies.is_full)):
-                    return _result(session, topic, reader, messages, held)
-            if bounds is None:
-                bounds = session.repeat(lambda: self._context.readable(session, found))
-            return read(session, topic, reader, bounds, limit, bodies, acks, held, messages)
-
-        return self._context.run(topic, work, unknown=HANDED_OUT)
-
-    def _steady(
-        self,
-        session: DbConnection,
-        topic: str,
-        reader: ConsumerSpec,
-        limit: int,
-        acks: list[Key],
-        *,
-        for_due: bool = False,
-    ) -> tuple[ClaimedRange, bool] | ReadResult | None:
-        """The next ids, claimed, and whether they are all; nothing when there is nothing; None
-        when it takes more than that."""
-        row = acks[0][0] if acks else self._free.get((topic, reader.group, reader.token))
-        if len(acks) > 1 or row is None or reader.min_share:
-            return None
-        now, key = time.monotonic(), (topic, reader.group)
-        for_due = for_due or now > self._looked_at.get(key, 0.0) + _DUE_S
-        if for_due:
-            self._looked_at.keep(key, now)
-        found = steady_reads.look(session, topic, reader, limit, for_due=for_due)
-        if found is None:
-            return None
-        if isinstance(found, int):
-            if acks:
-                self._commit(session, topic, reader, acks)
-            return ReadResult()
-        claimed = session.repeat(
-            lambda: steady_reads.claim(session, topic, reader, found, row, acks)
-        )
-        return None if claimed is None else (claimed, found.is_all)
-
-    def _commit(
-        self, session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]
-    ) -> None:
-        group_rows.commit(session, topic, reader, ranges)
-        self._free.keep((topic, reader.group, reader.token), ranges[0][0])
-        self._keep_offset(session, topic, reader)
-
-    def _keep_offset(
-        self, session: DbConnection, topic: str, reader: ConsumerSpec, *, is_idle: bool = False
-    ) -> None:
-        """Now and then, and when the group has read everything."""
-        key, now = (topic, reader.group), time.monotonic()
-        kept_at, was_idle = self._kept_at.get(key, (0.0, False))
-        if now > kept_at + _KEEP_S or (is_idle and not was_idle):
-            self._kept_at.keep(key, (now, is_idle))
-            session.repeat(lambda: group_rows.keep_offsets(session, topic, reader.group))
-
-    def made_due(self, topic: str, reader: ConsumerSpec) -> None:
-        """Something was nacked here: the next read looks for it."""
-        self._looked_at.pop((topic, reader.group), None)
-
-    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        ranges = group_rows.parse(claim, reader)
-        work = partial(self._commit, topic=topic, reader=reader, ranges=ranges)
-        self._context.run(topic, work, unknown=COMMITTED)
-
-    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        ranges = group_rows.parse(claim, reader)
-        self._context.run(
-            topic, partial(group_rows.renew, topic=topic, reader=reader, ranges=ranges)
-        )

@@ -31,9 +31,10 @@ from headrace.store.topics.types import ConsumerSpec
 
 _STATEMENTS: Final = 1000  # kept as text
 _IS_DUE: Final = (
-    f"EXISTS(SELECT 1 FROM {{claims}} WHERE group_id=%s AND end_id>0 AND lease_until_ms<{NOW}) "
-    "OR EXISTS(SELECT 1 FROM {retries} "
-    f"WHERE group_id=%s AND state='retry' AND due_ms<={NOW})"
+    "EXISTS(SELECT 1 FROM {claims} l WHERE l.group_id=%s AND l.priority=c.priority "
+    f"AND l.end_id>0 AND l.lease_until_ms<{NOW}) "
+    "OR EXISTS(SELECT 1 FROM {retries} r WHERE r.group_id=%s AND r.priority=c.priority "
+    f"AND r.state='retry' AND r.due_ms<={NOW})"
 )
 
 
@@ -44,6 +45,7 @@ class NextIds(NamedTuple):
     size: int
     low: int
     stable: int
+    waiting: int
     is_all: bool
 
 
@@ -52,15 +54,33 @@ def look(
 ) -> NextIds | int | None:
     """What to claim; 0 when there is nothing, None when it is not as simple as that. Looks for
     ranges and messages that are due again only if it should, or when there is nothing new."""
-    values = [*[reader.group] * (2 * for_due), topic, reader.group]
-    [(found,)] = session.rows(_look_sql(topic, for_due), values)
-    rows = sorted([*map(int, one.split(","))] for one in (found or "").split(";") if one)
+    rows = _look(session, topic, reader, for_due=for_due)
     if len(rows) < len(BY_URGENCY):
         return None
     next_ids = _choose(rows, limit)
     if next_ids == 0 and not for_due:
         return look(session, topic, reader, limit, for_due=True)
     return next_ids
+
+
+def _look(
+    session: DbConnection, topic: str, reader: ConsumerSpec, *, for_due: bool
+) -> list[list[int]]:
+    values = [*[reader.group] * (2 * for_due), topic, reader.group]
+    [(found,)] = session.rows(_look_sql(topic, for_due), values)
+    return sorted([*map(int, one.split(","))] for one in (found or "").split(";") if one)
+
+
+def comes_first(
+    session: DbConnection, topic: str, reader: ConsumerSpec, priority: Priority
+) -> bool:
+    """Whether something is to be read before ids of this priority that are claimed."""
+    rows = _look(session, topic, reader, for_due=True)
+    return len(rows) < len(BY_URGENCY) or any(
+        is_due or (_PRIORITIES[number] is not priority and max(stable, last) > claimed)
+        for number, claimed, stable, _, last, is_due in rows
+        if BY_URGENCY.index(_PRIORITIES[number]) <= BY_URGENCY.index(priority)
+    )
 
 
 def _choose(rows: Sequence[Sequence[int]], limit: int) -> NextIds | int | None:
@@ -73,11 +93,11 @@ def _choose(rows: Sequence[Sequence[int]], limit: int) -> NextIds | int | None:
             if waiting > 0 or last > stable:
                 return None  # a batch of several priorities
         elif waiting >= limit:
-            return NextIds(_PRIORITIES[number], limit, low, stable, is_all=False)
+            return NextIds(_PRIORITIES[number], limit, low, stable, waiting, is_all=False)
         elif last > stable:
             return None  # ids behind the stable one
         elif waiting > 0:
-            chosen = NextIds(_PRIORITIES[number], waiting, low, stable, is_all=True)
+            chosen = NextIds(_PRIORITIES[number], waiting, low, stable, waiting, is_all=True)
     return chosen or 0
 
 
@@ -108,14 +128,18 @@ def claim(
     next_ids: NextIds,
     row: int,
     acks: Sequence[Key],
+    *,
+    ahead_ms: int = 0,
 ) -> ClaimedRange | None:
     """Claim the ids with a free row of the reader, or that of the range in ``acks``, which is
-    committed by it. None, and nothing is changed, when something is not as it was."""
+    committed by it. None, and nothing is changed, when something is not as it was.
+    ``ahead_ms``: the lease of ids that are not handed out yet."""
     priority, size = next_ids.priority, next_ids.size
     epoch = random.getrandbits(62)
     sql = _claim_sql(topic, priority, bool(acks)).format(
         epoch=epoch, size=size, low=next_ids.low - 1, high=next_ids.stable - size, row=row,
-        lease=reader.lease_ms, held=acks[0][1] if acks else 0,
+        lease=ahead_ms or reader.lease_ms, attempts=0 if ahead_ms else 1,
+        held=acks[0][1] if acks else 0,
     )  # fmt: skip
     found, start = session.change(sql, [reader.token, reader.group, reader.group, reader.token])
     if not found:
@@ -135,7 +159,7 @@ def _claim_sql(topic: str, priority: Priority, is_commit: bool) -> str:
     sql = (
         f"UPDATE {tables.cursors(topic)} c STRAIGHT_JOIN {tables.claims(topic)} l "
         f"SET l.start_id=LAST_INSERT_ID(c.claimed+1-{moved}),l.end_id=c.claimed+{{size}}-{moved},"
-        f"l.priority='{priority.label}',l.token=%s,l.epoch={{epoch}},l.attempts=1,"
+        f"l.priority='{priority.label}',l.token=%s,l.epoch={{epoch}},l.attempts={{attempts}},"
         f"l.lease_until_ms={NOW}+{{lease}},c.claimed=c.claimed+{{size}},c.epoch={{epoch}} "
         f"WHERE c.group_key=%s AND c.token='' AND c.queue_id=0 AND c.priority='{priority.label}' "
         "AND c.claimed BETWEEN {low} AND {high} "

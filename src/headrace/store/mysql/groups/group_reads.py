@@ -1,0 +1,236 @@
+"""Reads of members of a group: the usual one in few round trips, and what leads to the full one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from headrace.cache import BoundedCache
+from headrace.errors import BrokerError
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
+from headrace.store.mysql import tables
+from headrace.store.mysql.bodies import BodyReader, is_message
+from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
+from headrace.store.mysql.groups import claims, group_rows, read_ahead, steady_reads
+from headrace.store.mysql.groups.group_rows import ClaimedRange, Key, NewClaimRow
+from headrace.store.mysql.groups.read_ahead import IdsAhead, ReadAhead
+from headrace.store.mysql.groups.steady_reads import NextIds
+from headrace.store.mysql.message_rows import message_of
+from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.sql.connection import DbConnection
+from headrace.store.topics.types import ConsumerSpec, ReadResult, StoredMessage
+
+_REMEMBERED: Final = 10_000  # rows and groups
+_KEEP_S: Final = 0.2  # between updates of the offset that other programs read
+_DUE_S: Final = 0.05  # between looks for what others make due, while there is something new
+
+
+class GroupReads:
+    """Reads of members of a group."""
+
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+        # Rows of ranges that were committed here, by topic, group and token: the next are free.
+        self._free = BoundedCache[tuple[str, str | None, str], int](_REMEMBERED)
+        self._kept_at = BoundedCache[tuple[str, str | None], tuple[float, bool]](_REMEMBERED)
+        self._looked_at = BoundedCache[tuple[str, str | None], float](_REMEMBERED)
+        self._ahead = ReadAhead()
+
+    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
+        return self._read(topic, reader, limit, [])
+
+    def commit_and_read(
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
+    ) -> ReadResult:
+        """commit() and read() in one transaction."""
+        return self._read(topic, reader, limit, group_rows.parse(claim, reader))
+
+    def _read(self, topic: str, reader: ConsumerSpec, limit: int, acks: list[Key]) -> ReadResult:
+        found, start = self._context.catalog.get(topic), time.monotonic()
+        member = (topic, reader.group, reader.token)
+
+        def work(session: DbConnection) -> ReadResult:
+            bodies = BodyReader(self._context.body_sizes)
+            held: list[ClaimedRange] = []
+            messages: list[StoredMessage] = []
+            bounds: Mapping[Priority, Bounds] | None = None
+            released: IdsAhead | None = None
+            steady: tuple[ClaimedRange, bool] | IdsAhead | ReadResult | None
+            steady = self._ahead.take(member)
+            if steady is None:
+                steady = self._steady(session, topic, reader, limit, acks)
+                if steady is None:  # new ids may be readable now
+                    bounds = session.repeat(lambda: self._context.readable(session, found))
+                    steady = self._steady(session, topic, reader, limit, acks, for_due=True)
+                self._keep_offset(session, topic, reader, is_idle=isinstance(steady, ReadResult))
+            if isinstance(steady, IdsAhead):
+                if its := self._next_ahead(session, topic, reader, limit, acks, steady):
+                    return its
+                released = steady
+            elif isinstance(steady, ReadResult):
+                return steady
+            elif steady is not None:
+                acks.clear()
+                held.append(steady[0])
+                messages = claims.messages_of(session, topic, reader, held, bodies)
+                if len(messages) >= limit or (messages and (steady[1] or bodies.is_full)):
+                    return claims.result(session, topic, reader, messages, held)
+            if bounds is None:
+                bounds = session.repeat(lambda: self._context.readable(session, found))
+            return claims.read(
+                session, topic, reader, bounds, limit, bodies, acks, held, messages, released
+            )
+
+        result = self._context.run(topic, work, unknown=HANDED_OUT)
+        self._ahead.has_read(member, limit, start, is_full=len(result.messages) == limit)
+        return result
+
+    def _next_ahead(
+        self,
+        session: DbConnection,
+        topic: str,
+        reader: ConsumerSpec,
+        limit: int,
+        acks: list[Key],
+        ids: IdsAhead,
+    ) -> ReadResult | None:
+        """The next messages of those claimed ahead; None when they are to be released."""
+        member = (topic, reader.group, reader.token)
+        row = acks[0][0] if acks else self._free.get(member)
+        if ids.is_over or len(acks) > 1 or row is None or reader.min_share:
+            return None
+        now, news = time.monotonic(), self._ahead.news(topic, reader.group, ids.priority)
+        if news != ids.news or now > ids.looked_at + read_ahead.LOOK_S:
+            if steady_reads.comes_first(session, topic, reader, ids.priority):
+                return None
+            ids.news, ids.looked_at = news, now
+        self._keep_offset(session, topic, reader)
+        taken = session.repeat(
+            lambda: read_ahead.hand_over(session, topic, reader, ids, row, acks, limit)
+        )
+        if taken is None:
+            return None
+        if ids.start <= ids.end and not self._ahead.keep(member, ids):
+            read_ahead.release(session, topic, ids)
+        messages = [message_of(one, ids.priority, 1) for one in taken[1]]
+        return claims.result(session, topic, reader, messages, [taken[0]])
+
+    def _steady(
+        self,
+        session: DbConnection,
+        topic: str,
+        reader: ConsumerSpec,
+        limit: int,
+        acks: list[Key],
+        *,
+        for_due: bool = False,
+    ) -> tuple[ClaimedRange, bool] | IdsAhead | ReadResult | None:
+        """The next ids, claimed, and whether they are all, or those of several reads; nothing when
+        there is nothing; None when it takes more than that."""
+        row = acks[0][0] if acks else self._free.get((topic, reader.group, reader.token))
+        if len(acks) > 1 or row is None or reader.min_share:
+            return None
+        now, key = time.monotonic(), (topic, reader.group)
+        was_idle = self._kept_at.get(key, (0.0, False))[1]  # then it would be asked next
+        for_due = for_due or was_idle or now > self._looked_at.get(key, 0.0) + _DUE_S
+        news = {one: self._ahead.news(topic, reader.group, one) for one in BY_URGENCY}
+        found = steady_reads.look(session, topic, reader, limit, for_due=for_due)
+        if found is None:
+            self._looked_at.pop(key, None)  # until nothing is due any more
+            return None
+        if for_due:
+            self._looked_at.keep(key, now)
+        if isinstance(found, int):
+            if acks:
+                self._commit(session, topic, reader, acks)
+            return ReadResult()
+        ids = self._claim_ahead(session, topic, reader, found)
+        if ids is not None:
+            ids.news = news[found.priority]
+            return ids
+        claimed = session.repeat(
+            lambda: steady_reads.claim(session, topic, reader, found, row, acks)
+        )
+        return None if claimed is None else (claimed, found.is_all)
+
+    def _claim_ahead(
+        self, session: DbConnection, topic: str, reader: ConsumerSpec, found: NextIds
+    ) -> IdsAhead | None:
+        """The ids of several reads, for a member that reads quickly while there are enough."""
+        member, sizes = (topic, reader.group, reader.token), self._context.body_sizes
+        table = tables.messages(topic, found.priority)
+        fitting = sizes.rows(table, read_ahead.MAX_BYTES)
+        size = self._ahead.size(member, found.size, found.waiting, fitting)
+        if not size:
+            return None
+        row = self._ahead.rows.get(member)
+        if row is None:
+            new = NewClaimRow(found.priority, 0, 0, 0, reader.token)
+            [(row, _)] = group_rows.put(session, topic, reader, [new], [])
+            self._ahead.rows.keep(member, row)
+        now, more = time.monotonic(), found._replace(size=size)
+        claimed = session.repeat(
+            lambda: steady_reads.claim(
+                session, topic, reader, more, row, (), ahead_ms=read_ahead.LEASE_MS
+            )
+        )
+        if claimed is None:
+            self._ahead.rows.pop(member, None)
+            return None
+        piece = claimed.piece
+        rows, end = BodyReader(sizes).range(session, table, piece.start, piece.end)
+        messages = [one for one in rows if is_message(one)] if end == piece.end else []
+        key = (claimed.id, claimed.epoch)
+        return IdsAhead(key, piece.priority, piece.start, end, messages, (), now, now)
+
+    def _commit(
+        self, session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]
+    ) -> None:
+        group_rows.commit(session, topic, reader, ranges)
+        self._free.keep((topic, reader.group, reader.token), ranges[0][0])
+        self._keep_offset(session, topic, reader)
+
+    def _keep_offset(
+        self, session: DbConnection, topic: str, reader: ConsumerSpec, *, is_idle: bool = False
+    ) -> None:
+        """Now and then, and when the group has read everything."""
+        key, now = (topic, reader.group), time.monotonic()
+        kept_at, was_idle = self._kept_at.get(key, (0.0, False))
+        if now > kept_at + _KEEP_S or (is_idle and not was_idle):
+            self._kept_at.keep(key, (now, is_idle))
+            session.repeat(lambda: group_rows.keep_offsets(session, topic, reader.group))
+
+    def made_due(self, topic: str, reader: ConsumerSpec) -> None:
+        """Something was nacked here: the next read looks for it."""
+        self._looked_at.pop((topic, reader.group), None)
+        self._ahead.note_due(topic, reader.group)
+
+    def appended(self, topic: str, priorities: Iterable[Priority]) -> None:
+        """Messages of these were stored here."""
+        self._ahead.note_append(topic, priorities)
+
+    def release(self, topic: str, reader: ConsumerSpec) -> None:
+        """What the member has claimed ahead is there for others at once."""
+        ids = self._ahead.take((topic, reader.group, reader.token))
+        if ids is not None and not ids.is_over:
+            work = partial(read_ahead.release, topic=topic, ids=ids)
+            self._context.run(topic, work, repeatable=True)
+
+    def close(self) -> None:
+        for topic, group, token in self._ahead.members():
+            with suppress(BrokerError):  # it comes back by itself
+                self.release(topic, ConsumerSpec(token, group))
+
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
+        ranges = group_rows.parse(claim, reader)
+        work = partial(self._commit, topic=topic, reader=reader, ranges=ranges)
+        self._context.run(topic, work, unknown=COMMITTED)
+
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
+        ranges = group_rows.parse(claim, reader)
+        self._context.run(
+            topic, partial(group_rows.renew, topic=topic, reader=reader, ranges=ranges)
+        )
