@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 from headrace.core.access.limits import MAX_QUEUES, is_reached
@@ -382,6 +382,15 @@ class Vhost:
                 self.storage.save(row)
             self.routes.changed()
 
+    def when_bound(self, source: str, then: Callable[[], None]) -> None:
+        """Bindings that were made get every message from then on: a topic of another engine must
+        be followed first."""
+        exchange = self.exchanges.get(source)
+        if exchange is not None and exchange.is_tailed:
+            self.topics.when_followed(source.removeprefix(TOPIC_PREFIX), then)
+        else:
+            then()
+
     def unbind(
         self, source: str, target: Target, key: str, arguments: Mapping[str, object] = _NOTHING
     ) -> None:
@@ -425,7 +434,7 @@ class Vhost:
     def _follow_taps(self, exchange: Exchange) -> None:
         """A topic of another engine is followed as long as something is bound to it."""
         if exchange.is_tailed and not isinstance(exchange.sink, RefusingSink):
-            self.topics.taps_changed(exchange.name.removeprefix(TOPIC_PREFIX))
+            self.topics.taps_changed(exchange.name.removeprefix(TOPIC_PREFIX), is_new=True)
 
     def _auto_delete(self, exchange: Exchange) -> None:
         if exchange.auto_delete and not exchange.is_bound and exchange.name in self.exchanges:

@@ -301,6 +301,23 @@ class BaseSession:
             self.transport.resume_reading("work")
             self._ask()
 
+    def answer_binding(self, source: str, answer: Callable[[], None]) -> None:
+        """Answer when the binding counts; the peer's next requests wait until then."""
+        is_bound = is_waiting = False
+
+        def bound() -> None:
+            nonlocal is_bound
+            is_bound = True
+            if not self.closed:
+                answer()
+            if is_waiting:
+                self.release_hold()
+
+        self.open_vhost.when_bound(source, bound)
+        if not is_bound:
+            is_waiting = True
+            self.hold()
+
     def note_publish(self) -> None:
         """Before a publish: a publisher waits while an alarm is on."""
         self.published = True

@@ -50,7 +50,9 @@ def ids(result: ReadResult) -> list[tuple[str, int]]:
 def test_a_read_and_commit_take_at_most_four_round_trips(
     engine: MySqlEngine, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(group_reads, "_KEEP_S", 3600.0)  # the offset for others is written now and then
+    monkeypatch.setattr(
+        group_reads, "_KEEP_S", 3600.0
+    )  # the offset for others is written now and then
     append(engine, 200)
     for _ in range(2):  # makes the group, and learns how large the messages are
         engine.commit("t", READER, engine.read("t", READER, size).claim)

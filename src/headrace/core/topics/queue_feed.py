@@ -7,6 +7,7 @@ A batch is committed when the queues have it on disk; after a crash in between i
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.topics.async_engine import CancelRead, EngineReply, Then
@@ -29,10 +30,7 @@ PAUSE_MS = 1000  # after a failure
 
 
 class DatabaseTap:
-    """Follows one topic from the moment its cursor is placed, soon after the first queue is bound.
-
-    What another node appends between the two is not delivered here.
-    """
+    """Follows one topic from the moment its cursor is placed: a binding is answered then."""
 
     def __init__(
         self,
@@ -42,7 +40,10 @@ class DatabaseTap:
         storage: Storage,
         timers: Timers,
         token: str,
+        *,
+        is_new: bool,
     ) -> None:
+        """``is_new``: with what comes from now on, not where a tap of this node stopped."""
         self._engine = engine
         self._topic = topic
         self._bridge = bridge
@@ -53,7 +54,9 @@ class DatabaseTap:
         self._timer: Timer | None = None
         self._claim: tuple[object, ...] = ()
         self._position = 0  # of the log: then the claim can be committed
+        self._is_new = is_new
         self._is_placed = False  # the cursor is where it has to be
+        self._bindings: list[Callable[[], None]] = []  # wait for the cursor, or for a failure
         self._is_reading = False
         self._appends: list[Then[None]] = []  # wait for the cursor
         self._stopped = False
@@ -70,7 +73,17 @@ class DatabaseTap:
         if not self._is_reading:
             self._read()
 
+    def when_placed(self, then: Callable[[], None]) -> None:
+        """Also when that fails: it is placed later then, and the failure is logged."""
+        if self._is_placed or self._is_behind or self._stopped:
+            then()
+        else:
+            self._bindings.append(then)
+
     def _let_go(self, error: BrokerError | None = None) -> None:
+        bindings, self._bindings = self._bindings, []
+        for bound in bindings:
+            bound()
         appends, self._appends = self._appends, []
         for then in appends:
             then(EngineReply(error=error))
@@ -87,9 +100,24 @@ class DatabaseTap:
     def _read(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        wait_ms = WAIT_MS if self._is_placed else 0
         self._is_reading = True
+        if self._is_new:
+            self._engine.submit(
+                lambda engine: engine.forget_group(self._topic, self._reader), self._forgotten
+            )
+            return
+        wait_ms = WAIT_MS if self._is_placed else 0
         self._cancel = self._engine.read(self._topic, self._reader, BATCH, wait_ms, self._got)
+
+    def _forgotten(self, answer: EngineReply[None]) -> None:
+        self._is_reading = False
+        if self._stopped:
+            return
+        if answer.error is not None:
+            self._failed(answer.error)
+            return
+        self._is_new = False
+        self._read()
 
     def _got(self, answer: EngineReply[ReadResult]) -> None:
         self._is_reading = False
@@ -129,12 +157,12 @@ class DatabaseTap:
             self._read()
 
     def _failed(self, error: BrokerError | None) -> None:
+        was_behind, self._is_behind = self._is_behind, True
         self._let_go(error)
         if isinstance(error, NoSuchTopic) or self._stopped:
             return
-        if not self._is_behind:  # once is enough: it may take hours
+        if not was_behind:  # once is enough: it may take hours
             logger.warning("topic '%s' cannot be followed at present: %s", self._topic, error)
-        self._is_behind = True
         self._timer = self._timers.after(PAUSE_MS, self._read)
 
 

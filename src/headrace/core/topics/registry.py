@@ -81,19 +81,29 @@ class TopicRegistry:
         found = (engine for engine, names in self._opened.items() if name in names)
         return next((self.engines[engine] for engine in found), None)
 
-    def taps_changed(self, name: str) -> None:
-        """Bindings of the topic's exchange came or went: follow it as long as there are some."""
+    def taps_changed(self, name: str, *, is_new: bool = False) -> None:
+        """Bindings of the topic's exchange came or went: follow it as long as there are some.
+        ``is_new``: from now on, not from where this node stopped."""
         if not self.bridge.has_taps(name):
             self._stop_tail(name)
         elif name not in self._tails:
             engine = self._owner_of(name)  # none yet: it is followed when it is heard of
             if isinstance(engine, BlockingAdapter):
-                self._tails[name] = self._new_tail(engine, name)
+                self._tails[name] = self._new_tail(engine, name, is_new=is_new)
                 self._tails[name].start()
 
-    def _new_tail(self, engine: BlockingAdapter, name: str) -> DatabaseTap:
+    def when_followed(self, name: str, then: Callable[[], None]) -> None:
+        """When its cursor is placed: what any node appends afterwards reaches the bound queues."""
+        tail = self._tails.get(name)
+        if tail is None:
+            then()
+        else:
+            tail.when_placed(then)
+
+    def _new_tail(self, engine: BlockingAdapter, name: str, *, is_new: bool) -> DatabaseTap:
         storage, timers = self._services.storage, self._services.timers
-        return DatabaseTap(engine, name, self.bridge, storage, timers, self.tap_token)
+        token = self.tap_token
+        return DatabaseTap(engine, name, self.bridge, storage, timers, token, is_new=is_new)
 
     def _stop_tail(self, name: str) -> None:
         tail = self._tails.pop(name, None)

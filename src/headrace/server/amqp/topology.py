@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headrace.core.exchange import DIRECT_TO_QUEUE
@@ -79,7 +80,8 @@ def _exchange_bind(session: Session, channel: Channel, method: m.ExchangeBind) -
     target = vhost.get_exchange(method.destination)
     vhost.bind(method.source, target, method.routing_key, method.arguments)
     if not method.nowait:
-        session.send(channel.number, m.ExchangeBindOk())
+        answer = partial(session.send, channel.number, m.ExchangeBindOk())
+        session.answer_binding(method.source, answer)
 
 
 def _exchange_unbind(session: Session, channel: Channel, method: m.ExchangeUnbind) -> None:
@@ -165,7 +167,9 @@ def _queue_bind(session: Session, channel: Channel, method: m.QueueBind) -> None
     queue = vhost.get_queue_for(name, session)
     vhost.bind(method.exchange, queue, key, method.arguments)
     if not method.nowait:
-        session.send(channel.number, m.QueueBindOk())
+        session.answer_binding(
+            method.exchange, partial(session.send, channel.number, m.QueueBindOk())
+        )
 
 
 def _queue_unbind(session: Session, channel: Channel, method: m.QueueUnbind) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headrace.core.exchange import DIRECT_TO_QUEUE, Exchange, Target, freeze
 from headrace.errors import CommandInvalid, NotFound
 from headrace.server.native.channel import Channel
@@ -117,7 +119,7 @@ def _bind(session: Session, channel: Channel, request: Request) -> None:
     if isinstance(target, Exchange):
         session.user.check_forwarding(session.open_vhost.name, target.name)
     session.open_vhost.bind(source.name, target, key, arguments)
-    session.respond(request)
+    session.answer_binding(source.name, partial(session.respond, request))
 
 
 def _unbind(session: Session, channel: Channel, request: Request) -> None:

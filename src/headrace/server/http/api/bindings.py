@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -156,6 +157,9 @@ async def _bind(call: ApiRequest) -> Reply:
     else:
         call.user.check_forwarding(vhost.name, target.name)
     vhost.bind(source, target, key, arguments)
+    bound = asyncio.Event()
+    vhost.when_bound(source, bound.set)
+    await bound.wait()
     place = f"{_encoded(name)}/{_encoded(properties_key(key, arguments))}"
     return Reply(201, headers={"location": place})
 
