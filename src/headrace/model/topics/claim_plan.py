@@ -1,7 +1,7 @@
 """What the next claim of a group is made of. Pure.
 
 A claim consists of ranges of ids. In each priority expired ranges come first, then messages due for
-retry, then new ones; those that somebody had claimed ahead are new.
+retry, then new ones; those that a member had claimed ahead are new.
 """
 
 from __future__ import annotations

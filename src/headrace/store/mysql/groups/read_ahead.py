@@ -6,7 +6,7 @@ into the row that the member has for what is handed out, in one UPDATE: both row
 
 1. Ids ahead are claimed as all others are, in the group's row. A read changes nothing but rows
    that are the member's own, and only if both still have the epochs it knows.
-2. They were handed out to nobody: their row counts no attempt.
+2. They are not handed out yet: their row counts no attempt.
 3. While there are some, what others append with a higher priority, or make due again, is looked
    for every 50 ms; what this process does, with every read.
 4. They are released when anything else is to be read, or the member closes; otherwise the lease
@@ -78,7 +78,7 @@ class ReadAhead:
         self._news = BoundedCache[tuple[str, object], int](_REMEMBERED)
 
     def take(self, member: Member) -> IdsAhead | None:
-        """Nobody else has them until they are given to keep()."""
+        """No other thread has them until they are given to keep()."""
         with self._lock:
             return self._held.pop(member, None)
 
@@ -176,7 +176,7 @@ def _hand_over_sql(topic: str, priority: Priority, is_commit: bool) -> str:
 
 
 def release(session: DbConnection, topic: str, ids: IdsAhead) -> None:
-    """They are anybody's at once, unless somebody has them already."""
+    """Any member may take them at once, unless one has them already."""
     session.run(
         f"UPDATE {tables.claims(topic)} SET token='', epoch=epoch+1, lease_until_ms=0 "
         "WHERE id=%s AND epoch=%s AND end_id>0",
