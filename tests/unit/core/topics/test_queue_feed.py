@@ -58,7 +58,7 @@ def follow(failures: int, test: Callable[[BlockingAdapter, Ear], object]) -> Non
             Refusing(failures), workers, timers, lambda call: loop.call_soon(call) and None
         )
         await ask(lambda then: engine.declare(TopicSpec("t"), then))
-        tail = DatabaseTap(engine, "t", ear, ear, timers, "tap")  # type: ignore[arg-type]
+        tail = DatabaseTap(engine, "t", ear, ear, timers, "tap", is_new=True)  # type: ignore[arg-type]
         tail.start()
         try:
             await test(engine, ear)  # type: ignore[misc]
