@@ -31,6 +31,20 @@ export interface Overview {
   object_totals?: Record<string, number>;
   listeners?: { protocol: string; ip_address: string; port: number }[];
   exchange_types?: { name: string }[];
+  share?: Share | null;
+}
+
+/** A shared broker: this node has the shard, others stand by. */
+export interface Share {
+  shard: string;
+  node: string;
+  epoch: number;
+  commit: number;
+  seconds_since_commit: number;
+  has_lease: boolean;
+  nodes: { node: string; state: string; address: string; commits_behind: number }[];
+  last_takeover: { epoch: number; node: string; reason: string; began: string } | null;
+  alarms: Record<string, string>;
 }
 
 export interface Node {

@@ -83,8 +83,9 @@ class Node:
 class Nodes:
     """Several of them."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], url: str) -> None:
         self.all = list(nodes)
+        self.url = url  # of the database
 
     def active(self) -> Node:
         """Wait until one serves."""
@@ -119,7 +120,7 @@ def nodes(
     directory: Path, url: str, names: str = "ab", *, lease: float = 3, more: Sequence[str] = ()
 ) -> Iterator[Nodes]:
     """Nodes that are not started yet; all are ended."""
-    made = Nodes([Node(name, directory, url, lease=lease, more=more) for name in names])
+    made = Nodes([Node(name, directory, url, lease=lease, more=more) for name in names], url)
     try:
         yield made
     except BaseException:

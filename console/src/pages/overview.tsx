@@ -16,7 +16,7 @@ const SPANS: [string, number][] = [
   ["10 min", 600],
   ["1 h", 3600],
 ];
-const FIELDS = "product_version,rabbitmq_version,python_version,cluster_name,node,listeners";
+const FIELDS = "product_version,rabbitmq_version,python_version,cluster_name,node,listeners,share";
 
 export function OverviewPage(): JSX.Element {
   const [age, setAge] = useState(600);
@@ -39,8 +39,46 @@ export function OverviewPage(): JSX.Element {
       </PageHead>
       <Traffic age={age} />
       {may("monitoring") && <Machine age={age} />}
+      {about.data?.share && <SharedBroker />}
       <Loaded polled={about}>{(data) => <About data={data} />}</Loaded>
     </>
+  );
+}
+
+function SharedBroker(): JSX.Element | null {
+  const { data } = usePoll<Overview>(url(["overview"], { columns: "share" }), 2000);
+  const share = data?.share;
+  if (!share) return null;
+  const taken = share.last_takeover;
+  return (
+    <div class="columns">
+      <Card title="Shared broker">
+        <Facts
+          rows={[
+            ["Shard", share.shard],
+            ["Active node", share.node],
+            ["Epoch", whole(share.epoch)],
+            ["Last commit", `${whole(share.commit)}, ${duration(share.seconds_since_commit)} ago`],
+            ["Last takeover", taken ? `${taken.began} UTC: ${taken.reason}` : "–"],
+          ]}
+        />
+        {!share.has_lease && <Badge tone="bad">no lease: deliveries are paused</Badge>}
+        {Object.values(share.alarms).map((text) => (
+          <Badge key={text} tone="bad">
+            alarm: {text}
+          </Badge>
+        ))}
+      </Card>
+      <Card title="Nodes" flush>
+        <Rows
+          label="Nodes"
+          head={["Node", "State", "Address", ["Commits behind", "num"]]}
+          rows={share.nodes}
+          id={(one) => one.node}
+          cells={(one) => [one.node, one.state, one.address, whole(one.commits_behind)]}
+        />
+      </Card>
+    </div>
   );
 }
 

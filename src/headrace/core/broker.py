@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.core.access import audit
 from headrace.core.access.limits import MAX_CHANNELS, MAX_CONNECTIONS, is_reached
@@ -79,6 +79,8 @@ class Broker:
         self.users = Users(
             self.storage, self.vhosts, self._user_changed, loopback_users=loopback_users
         )
+        # What operators see of the shard, for a shared broker.
+        self.shared_status: Callable[[], Mapping[str, Any]] | None = None
         self.ensure_vhost(DEFAULT_VHOST)
 
     def start(self) -> None:

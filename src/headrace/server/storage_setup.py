@@ -163,6 +163,7 @@ class BrokerStorage:
             call_soon, self._metadata_committed, storage.failed, partial(on_full, FILE_NAME)
         )
         if self._shard is not None:
+            broker.shared_status = self._shard.status
             self._shard.attach(
                 call_soon,
                 on_lease=self.on_lease,

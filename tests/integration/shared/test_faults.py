@@ -182,7 +182,13 @@ def test_an_idle_owner_notices_that_its_lease_is_over(tmp_path: Path) -> None:
     database = SilentDatabase()
     writer = ShardWriter(database, ShardRow(1, 1, "me"), 0.2)
     writer.committed_at -= 10  # a renewal is due
-    owner = Owner(settings("", tmp_path, 0.2), writer, cache, beat=lambda: None, leave=lambda: None)
+    owner = Owner(
+        settings("", tmp_path, 0.2),
+        writer,
+        cache,
+        beat=lambda report, row: None,
+        leave=lambda: None,
+    )
     kept: list[bool] = []
     failures: list[Exception] = []
     owner.attach(

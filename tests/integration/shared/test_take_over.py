@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -171,6 +172,45 @@ def test_an_owner_without_its_database_serves_nobody_and_can_be_stopped(
             assert "cannot commit to the database" in node.log()
     finally:
         proxy.stop()
+
+
+def test_operators_see_nodes_commits_and_alarms(shared: Nodes) -> None:
+    first, second = shared.all
+    first.start()
+    shared.active()
+    api = f"http://guest:guest@127.0.0.1:{first.http}"
+
+    def share() -> dict[str, Any]:
+        found: dict[str, Any] = httpx.get(f"{api}/api/overview?columns=share").json()["share"]
+        return found
+
+    wait_for(lambda: "no_standby" in share()["alarms"], timeout=20)
+    assert "alarm: no node stands by" in first.log()
+    second.start()
+    wait_for(lambda: not share()["alarms"], timeout=20)
+    assert "alarm ended: no node stands by" in first.log()
+    shown = share()
+    assert (shown["shard"], shown["node"], shown["epoch"], shown["has_lease"]) == (
+        "main",
+        "a",
+        1,
+        True,
+    )
+    assert [(one["node"], one["state"]) for one in shown["nodes"]] == [
+        ("a", "active"),
+        ("b", "standby"),
+    ]
+    assert shown["last_takeover"]["reason"] == "released"
+    metrics = httpx.get(f"{api}/metrics").text
+    assert "headrace_share_standbys 1.0" in metrics
+    assert 'headrace_share_alarm{kind="no_standby"} 0.0' in metrics
+    assert 'headrace_share_commits_behind{node="b"}' in metrics
+    second.send(signal.SIGKILL)
+    listed = run_headrace("node", "list", shared.url)
+    assert [line.split()[:2] for line in listed.splitlines() if line.startswith(("a", "b"))] == [
+        ["a", "active"], ["b", "gone"],
+    ]  # fmt: skip
+    assert "in the last 1.5 s" in listed
 
 
 def test_two_processes_cannot_be_one_node(shared: Nodes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from headrace.errors import CommandFailed
 if TYPE_CHECKING:  # the driver is an extra
     from headrace.store.shared.database import ShardDatabase
 
+LOOK_S = 1.5  # an active node commits once a second, a standby is seen twice a second
 _NODE_COLUMNS = (
     Column("node", "node"),
     Column("state", "state"),
@@ -58,22 +60,19 @@ def node() -> None:
 @json_option
 def list_nodes(database: ShardDatabase, shard: str, *, as_json: bool) -> int:
     """List the nodes of a shard: which one is active, how far the copies of the others are."""
+    from headrace.store.shared.status import node_row
+
+    before, beats = database.status(), {one.name: one.beats for one in database.nodes()}
+    time.sleep(LOOK_S)
     status = database.status()
-    rows: list[dict[str, object]] = []
-    for one in database.nodes():
-        is_active = one.name == status.node and status.row.owner is not None
-        rows.append(
-            {
-                "node": one.name,
-                "state": "active" if is_active else "standby",
-                "address": one.address,
-                "version": one.version,
-                "commits_behind": 0 if is_active else max(0, status.row.seq - one.cached),
-            }
-        )
+    rows = [
+        node_row(one, status, is_alive=one.beats != beats.get(one.name)) for one in database.nodes()
+    ]
     show(_NODE_COLUMNS, rows, as_json=as_json, nothing="no node is running")
     if not as_json:
-        click.echo(f"epoch {status.row.epoch}, commit {status.row.seq}")
+        made = status.row.seq - before.row.seq
+        age = f"{made} in the last {LOOK_S:g} s" if made else f"none in the last {LOOK_S:g} s"
+        click.echo(f"epoch {status.row.epoch}, commit {status.row.seq}, {age}")
         for taken in database.take_overs(5):
             click.echo(f"  epoch {taken.epoch}: {taken.node}, {taken.began} UTC: {taken.reason}")
     return 0

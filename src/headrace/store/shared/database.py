@@ -104,6 +104,7 @@ class ShardNode(NamedTuple):
     address: str
     version: str
     cached: int  # the commit that its copy of the files has
+    beats: int  # grows while it is alive
 
 
 class TakeOver(NamedTuple):
@@ -338,7 +339,8 @@ class ShardDatabase:
     def nodes(self) -> list[ShardNode]:
         with self._session() as session, session.synced():
             rows = session.rows(
-                "SELECT node, address, version, cached FROM hr_node WHERE shard=%s ORDER BY node",
+                "SELECT node, address, version, cached, beats FROM hr_node WHERE shard=%s"
+                " ORDER BY node",
                 (self._shard,),
             )
         return [ShardNode(*row) for row in rows]

@@ -22,6 +22,7 @@ from headrace.store.shared.cache import ShardCache, boot_id
 from headrace.store.shared.database import ShardDatabase
 from headrace.store.shared.disk import SharedDisk, SharedFiles
 from headrace.store.shared.metadata import SharedMetadata
+from headrace.store.shared.status import ShardReport
 from headrace.store.shared.writer import ShardLost, ShardWriter, boottime
 from headrace.store.sql.faults import Fault, FaultKind
 from headrace.store.sql.url import parse_url
@@ -133,6 +134,10 @@ class Standby:
         ):  # fmt: skip
             raise ConfigError(f"share: another process is node '{settings.node}' of this shard")
 
+    def _beat_and_look(self, database: ShardDatabase, report: ShardReport, row: ShardRow) -> None:
+        self._beat(database)
+        report.look(row, database.nodes(), database.take_overs(1), boottime())
+
     def _take(self, seen: ShardRow) -> ShardRow | None:
         """None when another was faster, or it is not known: the next look shows it."""
         settings = self._settings
@@ -165,7 +170,7 @@ class Standby:
             self._settings,
             writer,
             self._cache,
-            beat=partial(self._beat, self._connect()),  # beside commits, which may take long
+            beat=partial(self._beat_and_look, self._connect()),  # commits may take long
             leave=self._leave,
         )
 
@@ -188,7 +193,7 @@ class Owner:
         writer: ShardWriter,
         cache: ShardCache,
         *,
-        beat: Callable[[], None],
+        beat: Callable[[ShardReport, ShardRow], None],
         leave: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -206,6 +211,7 @@ class Owner:
         self._loop_turned = threading.Event()
         self._loop_turned.set()
         self._is_over = False
+        self._report = ShardReport(settings.shard, settings.node)
         self._threads = [
             threading.Thread(target=one, name="headrace-lease", daemon=True)
             for one in (self._keep, self._watch)  # the first may wait for the database
@@ -244,21 +250,29 @@ class Owner:
     def _keep(self) -> None:
         """A commit is the renewal. It is sent only while the event loop turns: an owner that hangs
         must lose the shard."""
-        while not self._stopping.wait(self._settings.lease / 10):
+        while not self._stopping.wait(min(self._settings.lease / 10, POLL_S)):
             try:
                 if self._loop_turned.is_set():
                     self._loop_turned.clear()
                     self._notify(self._loop_turned.set)
                     self._writer.renew()
                 with suppress(Fault):  # commits report a database that does not answer
-                    self._beat()
+                    self._beat(self._report, self._writer.done)
             except (ConfigError, StoreError) as error:
                 self._notify(partial(self._on_lost, error))
                 return
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._settings.lease / 20):
-            self._note_lease(self._writer.lease.is_over(boottime()))
+            now = boottime()
+            self._note_lease(self._writer.lease.is_over(now))
+            age = now - self._writer.committed_at
+            self._report.alarms(age, now, is_full=self._writer.is_full)
+
+    def status(self) -> dict[str, object]:
+        """For operators; may be called from any thread."""
+        age = boottime() - self._writer.committed_at
+        return self._report.shown(self._writer.done, age, has_lease=not self._is_over)
 
     def _note_lease(self, is_over: bool) -> None:
         if is_over != self._is_over:

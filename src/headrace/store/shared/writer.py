@@ -56,7 +56,7 @@ class ShardWriter:
         self._stopping = threading.Event()
         self.on_full: Callable[[bool], None] = lambda is_full: None
         self.on_went_back: Callable[[], None] = lambda: None
-        self._is_full = False
+        self.is_full = False
         self.committed_at = boottime()
 
     @property
@@ -174,8 +174,8 @@ class ShardWriter:
         return outcome is CommitOutcome.DONE
 
     def _set_full(self, is_full: bool) -> None:
-        if is_full != self._is_full:
-            self._is_full = is_full
+        if is_full != self.is_full:
+            self.is_full = is_full
             self.on_full(is_full)
 
 

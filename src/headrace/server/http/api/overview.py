@@ -121,6 +121,8 @@ async def _overview(call: ApiRequest) -> Reply:
     if call.sees_all:
         shown["listeners"] = listeners(management)
         shown["contexts"] = contexts(management)
+        status = call.broker.shared_status
+        shown["share"] = status() if status is not None else None
     return replies.data(reduced(call, shown))
 
 

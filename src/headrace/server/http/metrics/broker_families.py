@@ -101,6 +101,7 @@ def broker_families(management: ManagementContext, queues: Mapping[str, int]) ->
     for name, (metric, text) in _GLOBAL.items():
         yield counter(f"rabbitmq_global_messages_{metric}", text, values[name])
     yield from _traffic(management, values)
+    yield from _share(management)
     yield from _disk(management, values)
 
 
@@ -183,6 +184,30 @@ def _traffic(management: ManagementContext, values: Mapping[str, int]) -> Iterat
     routed = sum([one.routed for vhost in broker.vhosts.values()
                   for one in vhost.exchanges.values()])  # fmt: skip
     yield counter("rabbitmq_global_messages_routed", "Messages put into queues", routed)
+
+
+def _share(management: ManagementContext) -> Iterator[Metric]:
+    """Of a shared broker only."""
+    if management.broker.shared_status is None:
+        return
+    status = management.broker.shared_status()
+    standbys = [one for one in status["nodes"] if one["state"] == "standby"]
+    behind = GaugeMetricFamily(
+        "headrace_share_commits_behind", "Commits that a standby's copy lacks", labels=("node",)
+    )
+    for one in standbys:
+        behind.add_metric((one["node"],), one["commits_behind"])
+    yield behind
+    yield gauge("headrace_share_epoch", "Takeovers of the shard", status["epoch"])
+    yield gauge("headrace_share_commit", "Number of the last commit", status["commit"])
+    yield gauge("headrace_share_seconds_since_commit", "Age of the last commit",
+                status["seconds_since_commit"])  # fmt: skip
+    yield gauge("headrace_share_lease", "1: a commit within the lease", status["has_lease"])
+    yield gauge("headrace_share_standbys", "Nodes that stand by", len(standbys))
+    alarm = GaugeMetricFamily("headrace_share_alarm", "1: there is an alarm", labels=("kind",))
+    for kind in ("no_standby", "database_slow", "database_full"):
+        alarm.add_metric((kind,), kind in status["alarms"])
+    yield alarm
 
 
 def _disk(management: ManagementContext, values: Mapping[str, int]) -> Iterator[Metric]:
