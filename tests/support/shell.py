@@ -56,8 +56,8 @@ def started(*args: str, **pipes: int) -> Iterator[subprocess.Popen[bytes]]:
                 process.kill()
 
 
-def on_terminal(*args: str, typed: bytes = b"") -> Outcome:
-    """Run a command with a terminal of 80 columns as its input and output."""
+def on_terminal(*args: str, typed: bytes = b"", errors_too: bool = False) -> Outcome:
+    """Run a command with a terminal of 80 columns as its input and output (and for errors)."""
     leader, follower = pty.openpty()
     environ = {**environment(), "TERM": "xterm"}
     try:
@@ -65,7 +65,7 @@ def on_terminal(*args: str, typed: bytes = b"") -> Outcome:
             [*COMMAND, *args],
             stdin=follower,
             stdout=follower,
-            stderr=subprocess.PIPE,
+            stderr=follower if errors_too else subprocess.PIPE,
             env=environ,
         )
         os.close(follower)
@@ -75,7 +75,7 @@ def on_terminal(*args: str, typed: bytes = b"") -> Outcome:
         err = process.communicate(timeout=30)[1]
     finally:
         os.close(leader)
-    return Outcome(process.returncode, shown.decode(), err.decode())
+    return Outcome(process.returncode, shown.decode(), (err or b"").decode())
 
 
 def _read(leader: int) -> bytes:

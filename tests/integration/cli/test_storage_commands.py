@@ -15,6 +15,7 @@ from headrace.cli.main import main
 from headrace.testing import wait_for
 from support import brokers
 from support.brokers import Broker
+from support.shell import on_terminal
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 StartBroker = Callable[..., Broker]
@@ -207,6 +208,25 @@ def test_compact_gives_space_back(
     broker = brokers.start(tmp_path)
     assert drain(broker, "orders") == [bodies[-1]]
     broker.stop()
+
+
+def test_long_commands_show_their_progress_on_a_terminal(
+    home: Path, tmp_path: Path, start_broker: StartBroker
+) -> None:
+    broker = start_broker("--data-dir", str(home))
+    fill(broker, "orders", b"one", b"two")
+    broker.stop()
+    backup = str(tmp_path / "backup")
+    for command, shown in (
+        (("fsck", str(home)), "checking"),
+        (("fsck", str(home), "--repair"), "repairing"),
+        (("backup", str(home), backup), "copying"),
+        (("restore", backup, str(tmp_path / "restored")), "copying"),
+        (("compact", str(home)), "compacting"),
+    ):
+        done = on_terminal(*command, errors_too=True)
+        assert done.code == 0, done.out
+        assert shown in done.out, command
 
 
 def test_after_a_crash_the_check_is_clean_and_changes_nothing(home: Path, tmp_path: Path) -> None:

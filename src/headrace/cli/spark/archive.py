@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.support.broker_options import Address, broker_options, json_option
-from headrace.cli.support.output import DONE, counted, print_result
+from headrace.cli.support.output import DONE, counted, print_result, progress_bar
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,
@@ -83,16 +82,14 @@ def archive(
             return DONE
         if not once and sys.stderr.isatty():
             click.echo(f"archiving to {archiver.root}, stop with Ctrl-C", err=True)
-        total = archiver.run(once=once, stop=stop, every=every, report=_reporter(as_json))
+        with progress_bar("archiving", "messages", wanted=not as_json) as progress:
+            written = 0
+
+            def report(done: ArchiveRound) -> None:
+                nonlocal written
+                written += done.rows
+                progress(written, written + done.waiting)
+
+            total = archiver.run(once=once, stop=stop, every=every, report=report)
     text = f"archived {counted(total, 'message')} to {archiver.root}"
     return print_result(text, {"archived": total, "table": archiver.root}, as_json=as_json)
-
-
-def _reporter(as_json: bool) -> Callable[[ArchiveRound], None]:
-    def report(done: ArchiveRound) -> None:
-        if as_json or not sys.stderr.isatty():
-            return
-        click.echo(f"{counted(done.rows, 'message')} of {counted(done.sources, 'source')}, "
-                   f"{done.waiting:,} waiting", err=True)  # fmt: skip
-
-    return report

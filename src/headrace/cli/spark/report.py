@@ -18,7 +18,7 @@ from headrace.cli.support.broker_options import (
     json_option,
 )
 from headrace.cli.support.http_api import URL_VARIABLE, ManagementClient
-from headrace.cli.support.output import DONE, escaped, print_json
+from headrace.cli.support.output import DONE, escaped, print_json, progress_bar
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,
@@ -76,7 +76,7 @@ def report(
         raise ConfigError("--from must be before --to")
     needed = address if lake is None else None
     spark = open_session("report", session, broker=needed)
-    with ending(spark):
+    with ending(spark), progress_bar("calculating"):
         made = make(spark, url_of(address), begin, end, window, lake)
     if as_json:
         print_json(_as_json(made))

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.output import DONE, Column, show
+from headrace.cli.support.output import DONE, Column, progress_bar, show
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,
@@ -48,7 +48,8 @@ def sql(
         return show(columns, rows, as_json=as_json, nothing="the archive is empty")
     spark = open_session("sql", session)
     with ending(spark):
-        answer = ask(spark, query, offer(spark, lake))
-        found = answer.limit(limit + 1).collect()
+        with progress_bar("querying"):
+            answer = ask(spark, query, offer(spark, lake))
+            found = answer.limit(limit + 1).collect()
         show_rows(answer.columns, found[:limit], more=len(found) > limit, as_json=as_json or None)
     return DONE

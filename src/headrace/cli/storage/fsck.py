@@ -38,7 +38,8 @@ def fsck(directory: Path, wanted: bool, as_json: bool) -> int:
     with locked(directory, create=wanted, strict=False):
         findings = _check(directory)
         if wanted:
-            done = repair(directory, findings)
+            with progress_bar("repairing"):
+                done = repair(directory, findings)
         after = _check(directory) if done else findings
     if as_json:
         click.echo(json.dumps({**findings.as_json(), "repair": done, "sound": after.is_sound}))

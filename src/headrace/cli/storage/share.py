@@ -112,6 +112,7 @@ def export_shard(database: ShardDatabase, shard: str, directory: Path) -> int:
     """Copy a shard into the new data directory DIR, also while a node serves it: a backup."""
     from headrace.store.tools.shard_copy import export
 
-    seq = export(database, shard, directory)
+    with progress_bar("copying"):
+        seq = export(database, shard, directory)
     click.echo(f"shard '{shard}' at commit {seq} is in {directory}")
     return 0

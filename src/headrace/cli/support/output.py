@@ -104,18 +104,24 @@ def _drawn(value: object) -> str:
 
 @contextmanager
 def progress_bar(
-    what: str, unit: str, *, wanted: bool = True
+    what: str, unit: str = "", *, wanted: bool = True
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """Yields a function that takes the work done and the total (None: unknown)."""
+    """Yields a function that takes the work done and the total (None: unknown).
+
+    Without a unit only the time is shown.
+    """
     if not wanted or not sys.stderr.isatty():
         yield lambda done, total: None
         return
 
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    columns: list[progress.ProgressColumn] = [progress.TextColumn(what), progress.BarColumn()]
+    if unit:
+        columns += [progress.MofNCompleteColumn(), progress.TextColumn(unit)]
+    columns.append(progress.TimeElapsedColumn())
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(what, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
 

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import click
 
 from headrace.cli.support.broker_options import Address
+from headrace.cli.support.output import progress_bar
 from headrace.errors import CommandFailed, ConfigError
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ def open_session(
 
         spark_session.check_java()
         connect(url_of(broker)).close()
-    return start_session(
-        name, master=session.master, conf=settings, log=log, python_path=python_path
-    )
+    with progress_bar("starting Spark", wanted=not session.debug):
+        return start_session(
+            name, master=session.master, conf=settings, log=log, python_path=python_path
+        )
