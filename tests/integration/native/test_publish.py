@@ -120,11 +120,12 @@ def test_a_queue_that_is_not_there_is_not_found(client: Native, name: Namer, kin
 
 
 def test_elsewhere_nothing_routed_is_visible_and_no_error(client: Native, name: Namer) -> None:
-    own = name()
+    own, by_pattern = name(), name()  # others bind to amq.topic
     client.call(EXCHANGE_DECLARE, name=own, arguments={"x-direct-to-queue": False})
+    client.call(EXCHANGE_DECLARE, name=by_pattern, type="topic")
 
     assert client.publish(own, client.queue(name()), b"x")["routed"] == 0
-    assert client.publish("amq.topic", "a.b", b"x")["routed"] == 0
+    assert client.publish(by_pattern, "a.b", b"x")["routed"] == 0
 
 
 def test_headers_and_carbon_copies_decide(client: Native, name: Namer) -> None:
