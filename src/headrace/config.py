@@ -248,10 +248,10 @@ class Config:
         YES_NO,
     )
     memory_high_watermark: str = _option(
-        "40%", "Limits", "Memory use above which publishers are held back.", AMOUNT
+        "40%", "Limits", "Memory use above which publishers are blocked.", AMOUNT
     )
     disk_free_limit: int = _option(
-        50 * MIB, "Limits", "Free disk space below which publishers are held back.", SIZE
+        50 * MIB, "Limits", "Free disk space below which publishers are blocked.", SIZE
     )
     shutdown_timeout: float = _option(10.0, "Limits", "How long a clean stop may take.", SECONDS)
 

@@ -153,7 +153,7 @@ def test_customers_are_replaced_in_mysql(
         with server.connect(None) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE shop")
         monkeypatch.setenv("MYSQL_URL", server.url("shop"))
-        with pytest.raises(PipelineFailed, match="there is no table last_orders; make it: CREATE"):
+        with pytest.raises(PipelineFailed, match="no table last_orders; create it: CREATE"):
             run(spark, EXAMPLES / "mysql-upsert.toml", place)
         with server.connect("shop") as connection, connection.cursor() as cursor:
             cursor.execute(

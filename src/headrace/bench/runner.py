@@ -121,7 +121,7 @@ class BenchRunner:
         """On an instance of its own: memory once used and freed would hide what a case needs."""
         if not target.restartable:
             if case.kind is CaseKind.IDLE:
-                raise MeasureError("a broker given by address is not started here")
+                raise MeasureError("a broker given by address cannot be started")
             return measure_memory(target, case)
         self._end(target)
         seconds = target.start()

@@ -235,7 +235,7 @@ class BulkConnection:
         try:
             self._socket.sendall(data)
         except TimeoutError:
-            raise RequestTimeout("the broker took no more bytes in time") from None
+            raise RequestTimeout("the broker accepted no more data in time") from None
         except OSError as error:
             raise ConnectionClosed(f"the connection to the broker is lost: {error}") from error
 
@@ -246,7 +246,7 @@ class BulkConnection:
         try:
             return unpack_trusted(payload)
         except (CommandInvalid, ValueError) as error:
-            raise error_of("protocol", f"cannot read the broker's answer: {error}") from error
+            raise error_of("protocol", f"cannot decode the broker's reply: {error}") from error
 
     def _exactly(self, size: int) -> bytearray:
         """Received where it stays: what is fetched comes in megabytes."""

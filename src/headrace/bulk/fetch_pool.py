@@ -78,7 +78,7 @@ class FetchPool:
                 self._forget()
                 socket.send_fds(self._connected(), [b"j"], fds)
         except BlockingIOError:
-            raise StoreError("the fetch process has too much to do; try again later") from None
+            raise StoreError("the fetch process is overloaded; try again later") from None
         finally:
             os.close(spec)
 

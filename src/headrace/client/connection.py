@@ -178,7 +178,7 @@ class Connection:
         """Send a request and wait for its result."""
         if self._transport.is_reader():
             raise RuntimeError(
-                "a callback of a future must not make blocking calls: start them in another thread"
+                "no blocking calls in a callback of a future: run them in another thread"
             )
         future = self.submit(channel, request, timeout)
         try:

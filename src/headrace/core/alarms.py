@@ -123,7 +123,7 @@ class Alarms:
             logger.warning("alarm: cleared; publishers continue")
             return
         logger.warning(
-            "alarm: %s; publishers wait. Memory: %s used, limit %s. Disk: %s free, limit %s",
+            "alarm: %s; publishers are blocked. Memory: %s used, limit %s. Disk: %s free, limit %s",
             self.reason, *map(_mib, (used, self.memory_limit, free, self.disk_free_limit)),
         )  # fmt: skip
 

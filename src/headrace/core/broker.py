@@ -105,9 +105,9 @@ class Broker:
         try:
             size = len(name.encode())
         except UnicodeEncodeError:
-            raise PreconditionFailed("a vhost's name is text in UTF-8") from None
+            raise PreconditionFailed("invalid vhost name: expected UTF-8") from None
         if not 1 <= size <= 255:
-            raise PreconditionFailed("a vhost's name has 1 to 255 bytes")
+            raise PreconditionFailed("invalid vhost name: expected 1 to 255 bytes")
         vhost = self.vhosts.get(name)
         if vhost is None:
             vhost = Vhost(name, self.clock, self.timers, self.turn, self.storage)

@@ -77,8 +77,8 @@ class Clock:
         self._wall, self._at = self._system(), self._steady()
         latest = max(noted_ms or 0, stored_ms) / 1000
         if latest - self._wall > 1:
-            logger.warning("the system's clock is %.0f s behind the broker's last time, which goes "
-                           "on from there", latest - self._wall)  # fmt: skip
+            logger.warning("the system's clock is %.0f s behind the broker's last time; the "
+                           "broker continues from its own", latest - self._wall)  # fmt: skip
             self._wall = latest
         gap = self._wall - noted_ms / 1000 if noted_ms is not None else 0.0
         self._doubt, self._started = max(0.0, gap - BELIEVED_SECONDS), self._steady()

@@ -71,7 +71,7 @@ class PasswordHash:
             _read_rabbit(algorithm, text)
         else:
             raise PreconditionFailed(
-                f"cannot check passwords hashed by {algorithm!r}; known are "
+                f"cannot check passwords hashed by {algorithm!r}; supported: "
                 f"{SHA256}, {SHA512} and {SCRYPT}: set a new password"
             )
         return cls(algorithm, text)

@@ -121,7 +121,9 @@ def _check_tags(expression: str) -> None:
 
 def _check_sql(expression: str) -> None:
     if not expression.strip():
-        raise InvalidSelectorError("an SQL92 expression is not empty; '*' by tag wants everything")
+        raise InvalidSelectorError(
+            "empty SQL92 expression; to receive all messages, select by the tag '*'"
+        )
     try:
         SqlSelector.parse(expression)
     except SelectorError as error:

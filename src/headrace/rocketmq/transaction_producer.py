@@ -161,4 +161,6 @@ class TransactionProducer(Producer):
         try:
             connection.post(Command(header.CODE, header.ext(), remark=reason or None))
         except RocketMQError as error:
-            logger.warning("an answer about a transaction was lost, it comes again: %s", error)
+            logger.warning(
+                "the result of a transaction was not sent, the broker will ask again: %s", error
+            )

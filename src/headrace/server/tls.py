@@ -85,7 +85,7 @@ class Certificates:
             return False
         finally:
             self._stamps = stamps
-        logger.info("TLS certificate read again: %s", self._files.cert)
+        logger.info("TLS certificate reloaded: %s", self._files.cert)
         return True
 
     def look(self) -> None:

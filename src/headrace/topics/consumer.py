@@ -175,7 +175,7 @@ def _whole(batch: Batch) -> Batch:
     """Not a single message: its claim is that of all the others, too."""
     if not isinstance(batch, Batch):
         raise BadTopicValue(
-            f"what read() gave is committed as a whole, not {type(batch).__name__}: read(1) for "
+            f"commit() takes the whole result of read(), not {type(batch).__name__}: read(1) for "
             "one message at a time, nack() for one that failed; nothing was changed"
         )
     return batch

@@ -186,7 +186,7 @@ def test_an_alarm_fails_the_checks_and_holds_publishers_back() -> None:
         assert api.get("/healthz")["alarm"] == "low on disk"
         body = {"routing_key": "q", "payload": "", "payload_encoding": "string"}
         refusal = api.post("/api/exchanges/%2F/amq.default/publish", body, 503)
-        assert refusal["reason"] == "publishers are held back: low on disk"
+        assert refusal["reason"] == "publishers are blocked: low on disk"
 
 
 def test_work_that_waits_for_the_log_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,9 +282,9 @@ def test_a_group_of_rocketmq_clients_cannot_be_read_by_claims(
 
     Site(running).do(commit)
 
-    with pytest.raises(BadTopicValue, match="take another name"):
+    with pytest.raises(BadTopicValue, match="use another name"):
         engine.read(topic, ConsumerSpec("c", "theirs"), 1)
-    with pytest.raises(BadTopicValue, match="take another name"):
+    with pytest.raises(BadTopicValue, match="use another name"):
         engine.seek(topic, ConsumerSpec("c", "theirs"), time_ms=0)
 
     by_claims: list[object] = []

@@ -112,7 +112,7 @@ def test_the_log_says_how_much_there_is_and_who_waits(
     alarms.check()
 
     assert caplog.messages == [
-        "alarm: low on disk; publishers wait. Memory: 100 MiB used, limit 4,000 MiB. "
+        "alarm: low on disk; publishers are blocked. Memory: 100 MiB used, limit 4,000 MiB. "
         "Disk: 20 MiB free, limit 50 MiB",
         "alarm: cleared; publishers continue",
     ]

@@ -99,7 +99,7 @@ def _cost(setup: MeasureSetup, step: Callable[[], int]) -> float:
     while time.monotonic() < end:
         done += step()
     if not done:
-        raise MeasureError("nothing was done in the time given; let it be longer")
+        raise MeasureError("nothing was measured in the given time; increase it")
     return (processes.cpu_seconds(pids) - before) / done * 1e6
 
 

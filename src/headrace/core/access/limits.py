@@ -18,7 +18,7 @@ VHOST_LIMITS: Final = (MAX_CONNECTIONS, MAX_QUEUES)
 def checked_limit(name: str, value: object, known: tuple[str, ...]) -> int:
     """The value; PreconditionFailed unless it is one that the limit can have."""
     if name not in known:
-        raise PreconditionFailed(f"unknown limit '{name}'; known are {', '.join(known)}")
+        raise PreconditionFailed(f"unknown limit '{name}'; expected one of {', '.join(known)}")
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**31) <= value < 2**31:
         raise PreconditionFailed(
             f"invalid limit '{name}': expected a whole number, negative for no limit"

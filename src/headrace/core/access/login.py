@@ -218,7 +218,7 @@ class LoginPool:
     async def run(self, address: str, work: Callable[[], T]) -> T:
         """The result of ``work``; LoginLocked when there is no place."""
         if self.busy >= self._places or self._addresses[address] >= self._per_address:
-            raise LoginLocked(f"too many logins at once, the one from {address} is not checked")
+            raise LoginLocked(f"too many logins at once: refused the one from {address}")
         self.busy += 1
         self._addresses[address] += 1
         # The place is taken until the thread is free again, not until the caller stops waiting.

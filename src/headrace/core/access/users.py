@@ -207,7 +207,7 @@ class Users:
         self._check_both(user, vhost)
         row = self._permissions.pop((user, vhost), None)
         if row is None:
-            raise NotFound(f"no permissions of user '{user}' in vhost '{vhost}'")
+            raise NotFound(f"user '{user}' has no permissions in vhost '{vhost}'")
         self._storage.delete(row)
         audit.record("permissions cleared", user=user, vhost=vhost)
         self._changed(user)

@@ -104,7 +104,7 @@ class LogSink(EntrySink):
             try:
                 return append().position
             except BrokerError as error:
-                logger.error("topic '%s' took nothing: %s", self._topic.name, error)
+                logger.error("nothing was appended to topic '%s': %s", self._topic.name, error)
                 return None
 
         return appended
@@ -134,7 +134,7 @@ class EngineSink:
 
     def _appended(self, engine_confirms: EngineConfirms, answer: EngineReply[list[int]]) -> None:
         if answer.error is not None:
-            logger.error("topic '%s' took nothing: %s", self._topic, answer.error)
+            logger.error("nothing was appended to topic '%s': %s", self._topic, answer.error)
         engine_confirms.done(ok=answer.error is None)
 
 

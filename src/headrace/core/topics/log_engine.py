@@ -240,6 +240,6 @@ def _check_claims(topic: LogTopic, reader: ConsumerSpec) -> None:
     """A group reads by claims or divides the queues: which of the two is fixed at its first use."""
     if reader.group and reader.group in topic.assigned.groups():
         raise BadTopicValue(
-            f"group '{reader.group}' of topic '{topic.name}' belongs to RocketMQ clients, who "
-            "divide the queues among themselves: take another name"
+            f"group '{reader.group}' of topic '{topic.name}' belongs to RocketMQ clients, which "
+            "allocate the queues among themselves: use another name"
         )

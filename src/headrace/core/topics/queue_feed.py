@@ -162,7 +162,7 @@ class DatabaseTap:
         if isinstance(error, NoSuchTopic) or self._stopped:
             return
         if not was_behind:  # once is enough: it may take hours
-            logger.warning("topic '%s' cannot be followed at present: %s", self._topic, error)
+            logger.warning("topic '%s' cannot be read at present: %s", self._topic, error)
         self._timer = self._timers.after(PAUSE_MS, self._read)
 
 

@@ -164,7 +164,7 @@ class TopicRegistry:
             if isinstance(engine, BlockingAdapter) and not engine.is_heard_of:
                 raise EngineUnavailable(
                     f"no topic '{topic}' is known in vhost '{self._services.name}', but engine "
-                    f"'{engine.name}' could not be reached yet: it may be there"
+                    f"'{engine.name}' has not been reachable yet: it may be in that engine"
                 )
         raise NoSuchTopic(f"no topic '{topic}' in vhost '{self._services.name}'")
 

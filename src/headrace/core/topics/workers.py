@@ -41,7 +41,7 @@ class EngineThreads:
             try:
                 self._loop.call_soon_threadsafe(deliver, answer)
             except RuntimeError:
-                logger.debug("engine '%s': the loop is gone", engine)
+                logger.debug("engine '%s': the event loop is closed", engine)
 
         def deliver(answer: EngineReply[T]) -> None:
             self._waiting -= 1

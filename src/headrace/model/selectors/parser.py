@@ -58,7 +58,7 @@ class _SqlParser:
     def whole(self) -> Node:
         start = self._next
         if start.kind is TokenKind.END:
-            raise SelectorError("an empty expression chooses nothing; write a condition")
+            raise SelectorError("empty expression: expected a condition")
         node = self._condition(self._expression(), start)
         if self._next.kind is not TokenKind.END:
             raise self._wrong("the end of the expression")
@@ -186,7 +186,7 @@ class _SqlParser:
         if inverted:
             return Or((Comparison("<", value, low), Comparison(">", value, high)))
         if _reversed(low, high):
-            raise SelectorError("BETWEEN wants the smaller number first", begin.column)
+            raise SelectorError("BETWEEN expects the smaller number first", begin.column)
         return And((Comparison(">=", value, low), Comparison("<=", value, high)))
 
     def _among(self, left: Node, start: Token) -> Node:
@@ -271,7 +271,9 @@ class _SqlParser:
                 f"NOT belongs to '{name}' alone; write NOT ({name} ...)", start.column
             )
         if _truth_before_other(left, right):
-            raise SelectorError("TRUE and FALSE equal no other constant", start.column)
+            raise SelectorError(
+                "TRUE and FALSE cannot be compared with other constants", start.column
+            )
         return Equal(left, right)
 
 

@@ -452,7 +452,7 @@ def _span_with(spans: Sequence[OffsetRange], place: Place) -> OffsetRange:
     for span in spans:
         if span.partition == partition and span.start <= offset < span.stop:
             return span
-    raise BadTopicValue("a message that is to be tried again is not in this claim")
+    raise BadTopicValue("a message to retry is not in this claim")
 
 
 def _retry_span(partition: Partition, offset: int) -> OffsetRange:

@@ -44,7 +44,7 @@ class ConsumerPositions:
             partition in bounds and 0 <= stop <= bounds[partition].end for partition, stop in stops
         )
         if epoch != self.epoch or not known:
-            raise ClaimLost("the claim is void: a seek came in between; read again")
+            raise ClaimLost("the claim is invalid after a seek; read again")
         for partition, stop in stops:
             self.partitions[partition] = max(self.partitions.get(partition, 0), stop)
         return [partition for partition, _ in stops]

@@ -178,7 +178,7 @@ class ConsumerCore:
                 cancel(a.tasks[:1])
             if not await self.service.stop(self.config.shutdown_timeout / 1000):
                 logger.warning(
-                    "%s: some listeners did not end within %s ms; their messages come again",
+                    "%s: some listeners did not end within %s ms; their messages are redelivered",
                     self.config.consumer_group,
                     self.config.shutdown_timeout,
                 )

@@ -40,7 +40,7 @@ class RetrySender:
             address = core.address_of(queue)
             await core.instance.ask(address, self._request(queue, message, level), _SECONDS)
         except RocketMQError as error:
-            logger.warning("message %s was not taken back (%s)", message.msg_id, error)
+            logger.warning("message %s was not sent back (%s)", message.msg_id, error)
             if not await self._send_again(queue, message, level):
                 core.metrics.add("send_back_failures")
                 return False

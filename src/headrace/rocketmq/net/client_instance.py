@@ -303,7 +303,7 @@ class ClientInstance:
             self.remoting.drop(address)
         else:
             if self.problems.clear(f"broker {address}"):
-                logger.info("%s: %s answers again", self.client_id, address)
+                logger.info("%s: %s is reachable again", self.client_id, address)
 
     async def unregister(self, *, producer: str = "", consumer: str = "") -> None:
         header = UnregisterClient(self.client_id, producer or None, consumer or None)

@@ -39,7 +39,7 @@ class Lifecycle:
         if self.state in (State.STARTING, State.RUNNING):
             return False
         if self.state is not State.CREATED:
-            raise StateError(f"{self.what} was shut down; make a new one")
+            raise StateError(f"{self.what} was shut down; create a new one")
         self.state = State.STARTING
         self._pid = os.getpid()
         _live.add(self)

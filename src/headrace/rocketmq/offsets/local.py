@@ -58,7 +58,7 @@ def parse(data: bytes) -> list[OffsetEntry]:
     except OffsetFileError:
         raise
     except (UnicodeDecodeError, ValueError, MalformedError, KeyError, TypeError) as error:
-        raise OffsetFileError(f"this is no offset file: {error!r}") from error
+        raise OffsetFileError(f"not an offset file: {error!r}") from error
 
 
 def _of_record(one: dict[str, Any]) -> OffsetEntry:

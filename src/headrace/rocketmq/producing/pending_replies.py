@@ -59,7 +59,7 @@ class PendingReplies:
         number = properties.get(names.CORRELATION_ID, "")
         future = self._waiting.get(number)
         if future is None or future.done():
-            logger.warning("reply %s came too late, or to a request of another client", number)
+            logger.warning("reply %s is late, or belongs to a request of another client", number)
         else:
             future.set_result(message)
         return command.answer(ResponseCode.SUCCESS)

@@ -58,9 +58,7 @@ async def until_durable(broker: Broker, position: int = 0) -> None:
         async with asyncio.timeout(SECONDS):
             await waiter.done
     except TimeoutError:
-        raise StoreError(
-            "the disk did not answer in time; whether it is done is not known"
-        ) from None
+        raise StoreError("the disk did not respond in time; the outcome is unknown") from None
 
 
 async def engine_call(

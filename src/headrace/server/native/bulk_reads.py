@@ -69,7 +69,7 @@ def source_of(session: Session, request: Request) -> _BulkSource:
 def _log(session: Session) -> MessageLog:
     log = session.broker.storage.log
     if log is None:
-        raise PreconditionFailed("this broker stores nothing")
+        raise PreconditionFailed("this broker has no storage")
     return log
 
 
@@ -237,7 +237,9 @@ def _columns(request: Request) -> tuple[str, ...]:
     columns = tuple(request.texts("columns")) or tuple(COLUMNS)
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
-        raise PreconditionFailed(f"no column '{unknown[0]}'; there are {', '.join(COLUMNS)}")
+        raise PreconditionFailed(
+            f"unknown column '{unknown[0]}'; expected some of {', '.join(COLUMNS)}"
+        )
     return columns
 
 
@@ -273,7 +275,7 @@ def _check_complete(held: PinTarget, partition: int, start: int, complete: int) 
     if start < complete:
         raise DataLost(
             f"{held.kind} '{held.name}' partition {partition}: messages from offset {start} to "
-            f"{complete - 1} are gone, at least some of them"
+            f"{complete - 1} were removed, at least some of them"
         )
 
 

@@ -41,7 +41,7 @@ def spec_of(request: Request) -> TopicSpec:
     ms, size = request.fields.get("retention_ms"), request.fields.get("retention_bytes")
     for name, value in (("retention_ms", ms), ("retention_bytes", size)):
         if value is not None and not (type(value) is int and 0 < value <= _LARGEST):
-            raise BadTopicValue(f"{name} must be a number above 0, or be left out")
+            raise BadTopicValue(f"{name} must be greater than 0, or omitted")
     retention = None if ms is None and size is None else Retention(ms, size)
     if (text := request.text("retention", "")) and (retention := parse_retention(text)) is None:
         raise BadTopicValue(

@@ -135,7 +135,7 @@ def _take_send(
     reason = session.broker.alarms.reason
     if reason is not None:
         # Consumers use the same connection: it must be read on, so this does not wait.
-        raise EngineUnavailable(f"the broker takes no messages now: {reason}; send again later")
+        raise EngineUnavailable(f"the broker does not accept messages now: {reason}; retry later")
     if _is_batch(request, header):
         _send_batch(state, session, request, header)
     else:

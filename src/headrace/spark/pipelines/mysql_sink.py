@@ -96,7 +96,7 @@ class MySqlTableSink:
         """The table is there and unique by the keys, or rows would be doubled."""
         cursor.execute("SHOW TABLES LIKE %s", (_like(self.table),))
         if cursor.fetchone() is None:
-            raise SinkRefused(f"there is no table {self.table}; make it: {self._ddl(frame)}")
+            raise SinkRefused(f"no table {self.table}; create it: {self._ddl(frame)}")
         cursor.execute(
             "SELECT index_name, GROUP_CONCAT(column_name) FROM information_schema.statistics "
             "WHERE table_schema = DATABASE() AND table_name = %s AND non_unique = 0 "

@@ -197,5 +197,5 @@ class LogWriter:
         if full:
             logger.error("the disk is full; publishers are blocked")
         else:
-            logger.warning("the log can be written again")
+            logger.warning("the log is writable again")
         self._call_soon(lambda: self._on_full(full))

@@ -136,7 +136,7 @@ class SegmentList:
         except OSError as error:
             if name not in self._failed_removals:
                 self._failed_removals.add(name)
-                logger.warning("%s cannot be removed, it is tried again: %s", name, error)
+                logger.warning("%s cannot be removed, will retry: %s", name, error)
             return False
         return True
 

@@ -70,10 +70,10 @@ def _check(session: DbConnection, topic: str) -> None:
     for table, its in wanted.items():
         found = _columns(session, table)
         if not found:
-            raise NoSuchTopic(f"there is no table {table}; nothing was changed")
+            raise NoSuchTopic(f"no table {table}; nothing was changed")
         if missing := sorted(its - set(found)):
             raise BadTopicValue(
-                f"table {table} has no column {missing[0]!r}: it was not made by the old DDL; "
+                f"table {table} has no column {missing[0]!r}: not the original layout; "
                 "nothing was changed"
             )
         for column in sorted({"token", "group_id"} & its):

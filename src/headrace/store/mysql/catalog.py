@@ -320,6 +320,6 @@ def _refuse_strangers(session: DbConnection, name: str) -> None:
     )
     if rows:
         raise TopicConflict(
-            f"there is a table {rows[0][0]} which is no part of a topic; take such tables over "
-            f"with `headrace topic adopt {name}`, or drop them"
+            f"table {rows[0][0]} exists and does not belong to a topic; adopt such tables with "
+            f"`headrace topic adopt {name}`, or drop them"
         )

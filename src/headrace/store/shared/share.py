@@ -152,7 +152,7 @@ class Standby:
 
     def _own(self, taken: ShardRow, stop: threading.Event) -> Owner | None:
         """Bring the copy up to date with exactly what the take-over found."""
-        logger.warning("this node takes the shard over, epoch %d", taken.epoch)
+        logger.warning("taking over the shard, epoch %d", taken.epoch)
         while True:
             try:
                 if self._cache.update(self._database, taken):
@@ -160,7 +160,7 @@ class Standby:
                 if (now := self._database.status().row) != taken:
                     raise ShardLost(f"the shard was taken over at once: {now}")
             except Fault as fault:
-                logger.warning("reading the shard's files again: %s", fault)
+                logger.warning("reading all files of the shard again: %s", fault)
                 self._database.close()
             if stop.wait(POLL_S):
                 return None

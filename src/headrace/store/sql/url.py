@@ -62,7 +62,7 @@ def parse_url(url: str) -> MySqlSettings:
     try:
         parts, hosts = split_hosts(url, _PORT)
     except ValueError:
-        raise ConfigError("the mysql:// URL has no legal host and port") from None
+        raise ConfigError("invalid host or port in the mysql:// URL") from None
     database = unquote(parts.path.lstrip("/"))
     if parts.scheme != "mysql" or not database or "/" in database:
         raise ConfigError("a database is named as mysql://user:password@host:port/database")

@@ -308,4 +308,4 @@ class SqliteMetadata:
             self._call_soon(callback)
         except RuntimeError:
             # The loop is closed: there is no one to notify. What is committed is committed.
-            logger.debug("%s: the loop is gone", self._path)
+            logger.debug("%s: the event loop is closed", self._path)

@@ -51,7 +51,7 @@ def require_plain_files(path: Path) -> None:
     """StoreError when a copy has links to other places, pipes, or files too large to be read."""
     for entry in [*_entries(path), *_entries(path / JOURNAL)]:
         if entry.is_symlink():
-            raise StoreError(f"{entry.path} is a symbolic link: a backup has none")
+            raise StoreError(f"{entry.path} is a symbolic link, which no backup contains")
         if not entry.is_file() and not entry.is_dir():
             raise StoreError(f"{entry.path} is not a regular file")
         if base_of(entry.name) is not None:
@@ -191,4 +191,4 @@ class LogDriver:
 
     def _refuse_to_wait(self, full: bool) -> None:
         if full:
-            raise StoreError("the disk is full: make room and try again")
+            raise StoreError("the disk is full: free space and try again")

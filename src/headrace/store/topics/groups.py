@@ -157,7 +157,7 @@ class TopicGroups:
         now: int,
     ) -> None:
         if not reader.group:
-            raise BadTopicValue("only members of a group can have messages tried again later")
+            raise BadTopicValue("only members of a group can retry messages later")
         group, number = self._claimed(reader.group, claim)
         if ids is None:
             nack = partial(group.nack_all, number, reader.token)
@@ -219,7 +219,7 @@ class TopicGroups:
         match list(claim):
             case ["g", self._boot, int(number)] if group is not None:
                 return group, number
-        raise ClaimLost("the claim is void: this group has no such claim since the last restart")
+        raise ClaimLost("the claim is invalid: this group has no such claim since the last restart")
 
     def _claimed_alone(
         self, token: str, claim: Sequence[object]
@@ -230,7 +230,9 @@ class TopicGroups:
                 alone is not None and owner == token and epoch == alone.epoch
             ):
                 return alone, [_stop(one) for one in stops]
-        raise ClaimLost("the claim is not this consumer's, or a seek made it void; read again")
+        raise ClaimLost(
+            "the claim is not this consumer's, or it is invalid after a seek; read again"
+        )
 
     # -- what is known ---------------------------------------------------------------------------
 
@@ -412,4 +414,4 @@ def _stop(given: object) -> tuple[Partition, int]:
     match given:
         case [int(priority), int(index), int(stop)] if priority in Priority.__members__.values():
             return Partition(Priority(priority), index), stop
-    raise ClaimLost("that is no claim of this topic; read again")
+    raise ClaimLost("not a claim of this topic; read again")

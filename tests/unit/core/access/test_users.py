@@ -223,9 +223,9 @@ def test_a_limit_is_a_whole_number(users: Users, value: object) -> None:
 
 def test_a_limit_has_a_known_name(users: Users) -> None:
     add(users)
-    with pytest.raises(PreconditionFailed, match="known are max-connections, max-channels"):
+    with pytest.raises(PreconditionFailed, match="expected one of max-connections, max-channels"):
         users.set_user_limit("ann", "max-queues", 1)
-    with pytest.raises(PreconditionFailed, match="known are max-connections, max-queues"):
+    with pytest.raises(PreconditionFailed, match="expected one of max-connections, max-queues"):
         users.set_vhost_limit("/", "max-channels", 1)
 
 

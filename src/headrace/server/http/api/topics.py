@@ -80,7 +80,9 @@ async def _declare(call: ApiRequest) -> Reply:
     call.check("configure", "topic", TOPIC_PREFIX + call.name)
     ms, size = call.value("retention_ms", int, None), call.value("retention_bytes", int, None)
     if (ms is not None and ms <= 0) or (size is not None and size <= 0):
-        raise replies.bad_request("retention_ms and retention_bytes are above 0, or left out")
+        raise replies.bad_request(
+            "retention_ms and retention_bytes must be greater than 0, or omitted"
+        )
     retention = None if ms is None and size is None else Retention(ms, size)
     spec = TopicSpec(call.name, call.value("queues", int, 1), retention)
     engine = call.value("engine", str, "log")

@@ -81,7 +81,7 @@ async def _publish(call: ApiRequest) -> Reply:
         call.user.check_topic(vhost.name, "write", name, key)
     alarm = call.broker.alarms.reason
     if alarm is not None:
-        raise HttpRefused(f"publishers are held back: {alarm}", 503, "alarm")
+        raise HttpRefused(f"publishers are blocked: {alarm}", 503, "alarm")
     content = make_content(properties, payload, CHANNEL_NUMBER, limits.frame_max)
     position, routed, taken = 0, False, True
     exchange.published += 1
