@@ -110,7 +110,7 @@ def test_a_restarted_node_reads_the_shard_from_the_database(shared: Nodes) -> No
     publish(shared, 0, 20)
     first.kill()
     first.start()
-    wait_for(lambda: "ready after" in first.log().split("takes the shard over")[-1], timeout=60)
+    wait_for(lambda: "ready after" in first.log().split("taking over the shard")[-1], timeout=60)
     shared.active()
     assert consume_all(shared) == list(range(20))
 
