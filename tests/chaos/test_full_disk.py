@@ -95,7 +95,7 @@ def test_a_broker_that_crashed_on_a_full_disk_recovers_there(
         wait_for(lambda: consume(consumer, seen) or len(seen) >= flood.confirmed, 20)
 
         assert seen >= set(range(1, flood.confirmed + 1))
-        wait_for(lambda: consume(consumer, seen) or "can be written again" in node.log(), 20)
+        wait_for(lambda: consume(consumer, seen) or "is writable again" in node.log(), 20)
         again = Flood(connect(node))
         again.link.publish(1, "", "q", b"1 ", Properties(delivery_mode=2))
         again.sent = 1

@@ -93,7 +93,7 @@ def test_a_broker_starts_without_its_database_and_finds_it_later(
                 channel.basic_publish("topic.jobs", "k", b"too early")
             channel.queue_declare("second", durable=True)
             channel.queue_bind("second", "topic.jobs", "#")
-        with store_of(node) as store, pytest.raises(EngineUnavailable, match="be reached yet"):
+        with store_of(node) as store, pytest.raises(EngineUnavailable, match="been reachable yet"):
             store.consumer("jobs", token="c")
         assert PASSWORD not in node.log() and "'shop' is unreachable" in node.log()
     finally:
