@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
 import httpx
@@ -46,8 +49,10 @@ def test_a_native_connection_reports_its_client_properties() -> None:
     with run_broker() as broker, ConnectionFactory(port=broker.native_port or 0).new_connection():
         [row] = httpx.get(f"{broker.http_url}/api/connections", auth=("guest", "guest")).json()
 
-    product, version = f"headrace-python {__version__}".split()
-    assert row["client_properties"] == {"product": product, "version": version}
+    process = f"{Path(sys.argv[0]).name}[{os.getpid()}]"
+    assert row["client_properties"] == {
+        "product": "headrace-python", "version": __version__, "process": process,
+    }  # fmt: skip
 
 
 def test_a_closed_connection_hears_the_reason(api: Api, channel: BlockingChannel) -> None:

@@ -7,6 +7,8 @@ that only one thread uses it at a time.
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -181,7 +183,7 @@ class ConnectionCore:
         hello: dict[str, object] = {
             "version": VERSION,
             "vhost": settings.vhost,
-            "client": f"headrace-python {__version__}",
+            "client": f"headrace-python {__version__} {_process()}",
         }
         if settings.user is not None:
             hello |= {"user": settings.user, "password": settings.password}
@@ -341,6 +343,12 @@ class ConnectionCore:
         self.was_ready, self._recoveries = True, 0
         for pending in self.requests.take_waiting():
             self._send(pending)
+
+
+def _process() -> str:
+    """For lists of connections: `worker.py[4711]`."""
+    name = os.path.basename(sys.argv[0]) if sys.argv else ""
+    return f"{name.encode('ascii', 'replace').decode()[:64] or 'python'}[{os.getpid()}]"
 
 
 def _error_in(fields: Mapping[str, Any]) -> HeadraceError:

@@ -75,6 +75,6 @@ def _enter(session: Session, request: Request, user: User, vhost_name: str, clie
 
 
 def _properties(client: str) -> dict[str, str]:
-    """What an AMQP client says in more words: `headrace-python 0.1.0`."""
-    product, _, version = client[:MAX_NAME].partition(" ")
-    return {name: text for name, text in (("product", product), ("version", version)) if text}
+    """As an AMQP client names them, from `headrace-python 0.1.0 worker.py[4711]`."""
+    words = client[:MAX_NAME].split(" ", 2)
+    return dict(zip(("product", "version", "process"), words, strict=False)) if client else {}

@@ -37,9 +37,10 @@ def given_name(session: BaseSession) -> str | None:
 
 
 def client_name(session: BaseSession) -> str:
-    """The client library, its version and platform, as far as it names them."""
+    """The client library, its version, platform and process, as far as it names them."""
     known = client_properties(session)
-    return " ".join(str(known[key]) for key in ("product", "version", "platform") if known.get(key))
+    keys = ("product", "version", "platform", "process")
+    return " ".join(str(known[key]) for key in keys if known.get(key))
 
 
 def _publishes_to(session: BaseSession) -> object:
