@@ -47,6 +47,20 @@ def test_messages_come_back_whole(start_engine: StartEngine, driver: str) -> Non
         assert all(lag.messages == 0 for lag in engine.lag("t", reader))
 
 
+@pytest.mark.parametrize("append_mode", ["auto", "counter"])
+def test_tokens_and_keys_of_any_characters(
+    start_engine: StartEngine, driver: str, append_mode: str
+) -> None:
+    engine = start_engine(driver=driver)
+    engine.create(TopicSpec("t", options={"append_mode": append_mode}))
+    texts = ["plain-1", "it's", "a\\", "\\'", "50%s", '"', "--", "x');", "`", "{}", "_utf8"]
+    keys = [*texts, "", " ", "two\nlines", "\0\x1a", "日本 😀", None]
+    sent = [(token, key) for token in texts for key in keys]
+    engine.append("t", [Entry(b"x", token=token, key=key) for token, key in sent])
+    got = engine.read("t", ConsumerSpec("c"), 1000).messages
+    assert [(one.token, one.key) for one in got] == sent
+
+
 def test_claims_retries_and_positions(start_engine: StartEngine, driver: str) -> None:
     engine = start_engine(driver=driver)
     engine.create(TopicSpec("t"))

@@ -30,7 +30,7 @@ class Store:
         self._lock = threading.Lock()
         self._last = 0
 
-    def __call__(self, rows: Sequence[Values]) -> list[int]:
+    def __call__(self, rows: Sequence[Values], size: int) -> list[int]:
         with self._lock:
             self.waiting += 1
         self.gate.acquire()

@@ -8,11 +8,12 @@ hands over to the next waiting thread. A single publisher never waits; many shar
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from headrace.errors import BrokerError, EngineUnavailable, StoreError
 from headrace.model.topics.message_priority import Priority
@@ -32,6 +33,7 @@ UNKNOWN: Final = (
     "a message_id by which consumers recognise it"
 )
 _ROW_BYTES: Final = 64  # quotes, commas and numbers of a row
+_HARMLESS: Final = re.compile(r"[\w.:;/@+*=|, -]*", re.ASCII).fullmatch
 _IN_FLIGHT: Final = 2  # statements of one priority at a time
 
 
@@ -42,9 +44,9 @@ def size_of(values: Values) -> int:
     )  # fmt: skip
 
 
-def portions(rows: Sequence[Values], max_rows: int, max_bytes: int) -> list[list[Values]]:
+def portions(rows: Sequence[Values], max_rows: int, max_bytes: int) -> list[Sequence[Values]]:
     """As few statements as the limits allow; a row above them has one of its own."""
-    found: list[list[Values]] = []
+    found: list[Any] = []
     size = 0
     for row in rows:
         its = size_of(row)
@@ -58,16 +60,31 @@ def portions(rows: Sequence[Values], max_rows: int, max_bytes: int) -> list[list
 
 def _places(rows: Sequence[Values], number: int | None = None) -> tuple[str, list[object]]:
     """The rows of an INSERT, with ids from ``number`` on, and what the driver has to put into
-    them: texts and bytes only, because each value costs it as much as a row costs the server."""
+    them: bodies and properties only, because each value costs it as much as a row the server."""
     places: list[str] = []
     values: list[object] = []
+    known: dict[tuple[object, ...], str] = {}  # the same come again and again
     for at, (body, address, token, key, queue, props) in enumerate(rows, number or 0):
         own = f"{at}," if number is not None else ""
-        packed = "NULL" if address is None else f"x'{address.hex()}'"
-        text, more = "NULL" if key is None else "%s", "NULL" if props is None else "%s"
-        places.append(f"({own}%s,{packed},%s,{text},{queue},{more})")
-        values += [value for value in (body, token, key, props) if value is not None]
+        rest = known.get((address, token, key, queue))
+        if rest is None:
+            packed = "NULL" if address is None else f"x'{address.hex()}'"
+            text = "NULL" if key is None else _quoted(key)
+            rest = known[address, token, key, queue] = f"{packed},{_quoted(token)},{text},{queue}"
+        values.append(body)
+        if props is None:
+            places.append(f"({own}%s,{rest},NULL)")
+        else:
+            places.append(f"({own}%s,{rest},%s)")
+            values.append(props)
     return ",".join(places), values
+
+
+def _quoted(text: str) -> str:
+    """A literal: of what is not harmless in one, the bytes."""
+    if _HARMLESS(text):
+        return f"'{text}'"
+    return f"_utf8mb4 x'{text.encode('utf-8', 'surrogateescape').hex()}'"
 
 
 @dataclass(eq=False, slots=True)
@@ -91,7 +108,8 @@ class PriorityAppender:
     leader, so no thread works for the others for long.
     """
 
-    def __init__(self, store: Callable[[Sequence[Values]], list[int]], max_bytes: int) -> None:
+    def __init__(self, store: Callable[[Sequence[Values], int], list[int]], max_bytes: int) -> None:
+        """``store`` takes rows and their size."""
         self._store = store
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
@@ -148,7 +166,10 @@ class PriorityAppender:
         if not orders:
             return
         try:
-            ids = self._store([row for order in orders for row in order.rows])
+            rows = orders[0].rows
+            if len(orders) > 1:
+                rows = [row for order in orders for row in order.rows]
+            ids = self._store(rows, sum(order.size for order in orders))
         except EngineUnavailable as error:
             self._settle(orders, None, error)
         except (BrokerError, Fault) as error:
@@ -189,8 +210,9 @@ class RowWriter:
         # Escaping at most doubles what is sent.
         self.max_bytes = max(1024, min(MAX_BYTES, (packet - (64 << 10)) // 2))
 
-    def __call__(self, rows: Sequence[Values]) -> list[int]:
-        parts = portions(rows, MAX_ROWS, self.max_bytes)
+    def __call__(self, rows: Sequence[Values], size: int) -> list[int]:
+        is_one = len(rows) <= MAX_ROWS and size <= self.max_bytes
+        parts = [rows] if is_one else portions(rows, MAX_ROWS, self.max_bytes)
         is_counted = self._topic.append_mode == "counter"
 
         def work(session: DbConnection) -> list[int]:
@@ -207,12 +229,12 @@ class RowWriter:
 
         return self._pool.call(work, unknown=UNKNOWN)
 
-    def _plain(self, session: DbConnection, rows: list[Values]) -> list[int]:
+    def _plain(self, session: DbConnection, rows: Sequence[Values]) -> list[int]:
         places, values = _places(rows)
         first = session.insert(f"INSERT INTO {self._table} ({COLUMNS}) VALUES {places}", values)
         return list(range(first, first + len(rows)))
 
-    def _counted(self, session: DbConnection, parts: list[list[Values]]) -> list[int]:
+    def _counted(self, session: DbConnection, parts: list[Sequence[Values]]) -> list[int]:
         """Each statement in a packet of its own: a node of a cluster may abort the transaction
         between two statements of one packet, and the COMMIT at its end succeeds all the same."""
         topic, priority, count = self._topic.name, self._priority, sum(map(len, parts))
@@ -278,13 +300,15 @@ class Appends:
 
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
         found = self._context.catalog.get(topic)
-        own = self._context.catalog.own_address
+        own, max_body = self._context.catalog.own_address, self._context.max_body
         by_priority: dict[Priority, list[int]] = {}
         rows = []
         for at, entry in enumerate(entries):
             queue = self._queue(entry, found.queues)
-            rows.append(values_of(entry, queue, self._context.max_body, own))
+            rows.append(values_of(entry, queue, max_body, own))
             by_priority.setdefault(entry.priority, []).append(at)
+        if len(by_priority) == 1:
+            return self._append(found, entries[0].priority, rows)
         ids = [0] * len(rows)
         stored: list[str] = []
         for priority, places in by_priority.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from functools import lru_cache
 from typing import Any, Final
 
 from headrace.errors import BadTopicValue, BodyTooLarge
@@ -25,6 +26,9 @@ Values = tuple[bytes, bytes | None, str, str | None, int, bytes | None]
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+_checked = lru_cache(1000)(check_token)
+
+
 def values_of(entry: Entry, queue: int, max_body: int, own: bytes | None = None) -> Values:
     """The row of an entry, in the order of COLUMNS; deliberate errors for what cannot be stored.
     ``own``: the address of an entry that has none."""
@@ -34,7 +38,7 @@ def values_of(entry: Entry, queue: int, max_body: int, own: bytes | None = None)
             "one, or less when the server's max_allowed_packet is small); nothing was stored"
         )
     if entry.token:
-        check_token(entry.token)
+        _checked(entry.token)
     if entry.key is not None and len(entry.key) > MAX_KEY:
         raise BadTopicValue(f"a key of {len(entry.key)} characters is refused: at most {MAX_KEY}")
     return (
