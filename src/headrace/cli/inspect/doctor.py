@@ -18,7 +18,7 @@ from headrace.cli.support.output import DONE, FAILED, counted, escaped, print_js
     type=click.FloatRange(0),
     default=5.0,
     show_default=True,
-    help="Time between the two looks that growth is judged by.",
+    help="Seconds between two measurements, to detect growth.",
 )
 @json_option
 @http_options
