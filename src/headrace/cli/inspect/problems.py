@@ -128,7 +128,8 @@ def unacked_growing(before: Snapshot, now: Snapshot) -> Found:
 
 def no_prefetch(before: Snapshot, now: Snapshot) -> Found:
     for one in now.consumers:
-        if one["ack_required"] and one["prefetch_count"] == 0:
+        is_limited = one["prefetch_count"] or one["channel_details"].get("global_prefetch_count")
+        if one["ack_required"] and not is_limited:
             yield (
                 f"consumer {one['consumer_tag']} of queue {_name(one['queue'])} has no prefetch "
                 "limit",

@@ -45,6 +45,7 @@ CONSUMER = {
     "consumer_tag": "c1",
     "ack_required": True,
     "prefetch_count": 0,
+    "channel_details": {"global_prefetch_count": 0},
     "queue": {"name": "orders", "vhost": "/"},
 }
 SOUND = Snapshot(
@@ -82,6 +83,12 @@ TROUBLE: dict[str, dict[str, Any]] = {
 
 def test_a_sound_broker_has_no_problems() -> None:
     assert list(find(SOUND, SOUND)) == []
+
+
+def test_a_limit_of_the_channel_is_a_prefetch_limit() -> None:
+    """As Celery sets it."""
+    limited = {**CONSUMER, "channel_details": {"global_prefetch_count": 4}}
+    assert list(find(SOUND, replace(SOUND, consumers=[limited]))) == []
 
 
 @pytest.mark.parametrize("name", TROUBLE)

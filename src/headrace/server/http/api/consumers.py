@@ -36,6 +36,7 @@ def _channel_details(consumer: Consumer, management: ManagementContext) -> Row:
         "user_provided_name": given_name(session),
         "client": client_name(session),
         "connected_at": int(session.connected_at * 1000),
+        "global_prefetch_count": channel.status().global_prefetch,
     }
 
 
