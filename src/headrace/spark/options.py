@@ -40,7 +40,7 @@ _READING = (
 _ROCKETMQ = ("rocketmq", "rocketmqs")
 _SCHEMES = (*PORTS, "mysql", *_ROCKETMQ)
 _WRITING = ("url", "topic", "exchange", "idempotencyKey")
-_SPARKS_OWN = ("checkpointlocation", "path")  # which it hands over to sinks
+_SPARKS_OWN = ("checkpointlocation", "path", "queryname")  # which it hands over to sinks
 
 Positions = Mapping[str, Mapping[int, int]]  # by source, by partition
 

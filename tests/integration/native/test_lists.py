@@ -51,6 +51,18 @@ def test_lists_come_in_pages(start_broker: StartBroker, connect: Connect) -> Non
     ]
 
 
+def test_lists_of_one_name_and_of_vhosts(client: Native, name: Namer) -> None:
+    own, other = client.queue(name(), durable=True), client.queue(name(), durable=True)
+
+    rows = client.call(LIST, kind="queues", name=own)["rows"]
+    assert [row["name"] for row in rows] == [own]
+    assert client.call(LIST, kind="queues", name=own + other)["rows"] == []
+    assert {"name": "/"} in client.call(LIST, kind="vhosts")["rows"]
+    assert client.call(LIST, kind="vhosts", name="nowhere")["rows"] == []
+    with pytest.raises(Refused):
+        client.call(LIST, kind="queues", name=7)
+
+
 @pytest.mark.parametrize(
     ("kind", "code"),
     [("topic", "precondition_failed"), ("x", "precondition_failed")],

@@ -11,7 +11,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 /** A connection of the native protocol, with one request at a time. One thread uses it. */
 final class BulkConnection implements Closeable {
-  static final int CHANNEL_OPEN = 0x01, HELLO = 0x0d, PING = 0x0e, LIST = 0x14, BOUNDS = 0x30;
+  static final int CHANNEL_OPEN = 0x01, HELLO = 0x0d, PING = 0x0e, LIST = 0x14, TOPIC_DECLARE = 0x20, TOPIC_DELETE = 0x21, BOUNDS = 0x30;
   static final int PIN = 0x34, UNPIN = 0x35, LOCATE = 0x37, RECORDS = 0x38;
   private static final int CONNECT_MS = 10_000, ANSWER_MS = 120_000, PAUSE_MS = 500, HEAD = 8;
 

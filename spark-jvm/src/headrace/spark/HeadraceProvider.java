@@ -27,43 +27,73 @@ public final class HeadraceProvider implements TableProvider, DataSourceRegister
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> given) {
     ReadOptions options = ReadOptions.parse(new CaseInsensitiveStringMap(given));
     if (options == null) return python().getTable(schema, partitioning, given);
-    return new HeadraceTable(options, schema, () -> python().getTable(schema, partitioning, given));
+    return new HeadraceTable(options.kind(), String.join(",", options.names()), given, schema, python(), false);
   }
 
-  static StructType schema(ReadOptions options) {
+  private static StructType schema(ReadOptions options) {
     return new StructType(options.columns().stream().map(ReadOptions.SCHEMA::apply).toArray(StructField[]::new));
   }
 
   private PythonDataSourceV2 python() {
-    if (python == null) {
-      python = new PythonDataSourceV2();
-      python.setShortName("headrace-python");
-    }
+    if (python == null) python = newPython();
     return python;
   }
 
-  /** Queues or topics of a broker as a table. */
-  record HeadraceTable(ReadOptions options, StructType given, java.util.function.Supplier<Table> python)
-      implements SupportsRead, SupportsWrite {
-    @Override public String name() { return "headrace " + options.kind() + " " + String.join(",", options.names()); }
+  static PythonDataSourceV2 newPython() {
+    var python = new PythonDataSourceV2();
+    python.setShortName("headrace-python");
+    return python;
+  }
+
+  /** Queues or topics of a broker, or an exchange to write to, as a table. */
+  record HeadraceTable(String kind, String names, Map<String, String> given, StructType rows, PythonDataSourceV2 python,
+      boolean isInCatalog) implements SupportsRead, SupportsWrite {
+    @Override public String name() { return "headrace " + kind + " " + names; }
 
     @Override
     public Column[] columns() {
-      return Arrays.stream(given.fields()).map(one -> Column.create(one.name(), one.dataType(), one.nullable())).toArray(Column[]::new);
+      return Arrays.stream(rows.fields()).map(one -> Column.create(one.name(), one.dataType(), one.nullable())).toArray(Column[]::new);
     }
 
     @Override
     public Set<TableCapability> capabilities() {
-      return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_WRITE,
-          TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE);
+      var found = EnumSet.noneOf(TableCapability.class);
+      boolean isRead = !kind.equals("exchange"), isWritten = !isInCatalog || !kind.equals("queue");
+      if (isRead) found.addAll(Set.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ));
+      if (isWritten) found.addAll(Set.of(TableCapability.BATCH_WRITE, TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE));
+      if (isInCatalog) found.add(TableCapability.ACCEPT_ANY_SCHEMA); // of fewer columns; Python checks them
+      return found;
+    }
+
+    /** The options of a query too. Those of the table hold; one in a catalog always has all columns. */
+    private CaseInsensitiveStringMap with(CaseInsensitiveStringMap more) {
+      var all = new TreeMap<String, String>(String.CASE_INSENSITIVE_ORDER);
+      all.putAll(more);
+      if (isInCatalog) all.remove("columns");
+      all.putAll(given);
+      return new CaseInsensitiveStringMap(all);
+    }
+
+    private Table inPython(CaseInsensitiveStringMap options) {
+      return python.getTable(rows, new Transform[0], options);
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap more) {
-      if (new Broker(options, 0).hasDatabaseTopics()) return ((SupportsRead) python.get()).newScanBuilder(more);
+      var all = with(more);
+      ReadOptions options = ReadOptions.parse(all);
+      if (options == null || new Broker(options, 0).hasDatabaseTopics()) return ((SupportsRead) inPython(all)).newScanBuilder(all);
       return new HeadraceScan(options, HeadraceProvider.schema(options));
     }
 
-    @Override public WriteBuilder newWriteBuilder(LogicalWriteInfo info) { return ((SupportsWrite) python.get()).newWriteBuilder(info); }
+    @Override
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      var all = with(info.options());
+      return ((SupportsWrite) inPython(all)).newWriteBuilder(new LogicalWriteInfo() {
+        @Override public CaseInsensitiveStringMap options() { return all; }
+        @Override public String queryId() { return info.queryId(); }
+        @Override public StructType schema() { return info.schema(); }
+      });
+    }
   }
 }

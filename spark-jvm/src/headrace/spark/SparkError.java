@@ -1,9 +1,13 @@
 package headrace.spark;
 
-/** An error of the data source; it shows under the name that the same error has in Python. */
-final class SparkError extends RuntimeException {
+/**
+ * An error of the data source; it shows under the name that the same error has in Python. Of an IllegalArgumentException
+ * PySpark shows the text only, without the stack of the JVM.
+ */
+final class SparkError extends IllegalArgumentException {
   private static final long serialVersionUID = 1;
   final String kind;
+  boolean isRefusal; // the broker has answered
 
   private SparkError(String kind, String text) {
     super("headrace.spark.errors." + kind + ": " + text);
@@ -36,11 +40,13 @@ final class SparkError extends RuntimeException {
 
   /** A refusal of the broker, by its code. */
   static SparkError refused(String code, String text) {
-    return switch (code) {
+    SparkError found = switch (code) {
       case "data_lost" -> dataLost(text);
       case "source_changed" -> sourceChanged(text);
       default -> of(code + ": " + text);
     };
+    found.isRefusal = true;
+    return found;
   }
 
   boolean isDataLost() {

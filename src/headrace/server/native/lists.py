@@ -186,21 +186,38 @@ def _list(session: Session, channel: Channel, request: Request) -> None:
     if kind == "pins":
         _list_pins(session, channel, request)
         return
+    if kind == "vhosts":
+        known = session.broker.vhosts
+        _page(
+            session,
+            request,
+            [{"name": one} for one in sorted(session.user.permissions) if one in known],
+        )
+        return
     rows_of = _KINDS.get(kind)
     if rows_of is None:
-        raise PreconditionFailed(f"kind must be one of {', '.join(_KINDS)}, topics, groups, pins")
+        kinds = ", ".join(_KINDS)
+        raise PreconditionFailed(f"kind must be one of {kinds}, topics, groups, pins, vhosts")
     _show(session, request, rows_of(session.open_vhost))
 
 
 def _show(session: Session, request: Request, found: Iterable[Row]) -> None:
     """Respond with one page of the rows that the user may see."""
-    page = request.whole("page", 0)
     allowed = session.user.permissions[session.open_vhost.name]
     rows = [
         row
         for name, row in found
         if any(allowed.allows(action, name) for action in (CONFIGURE, WRITE, READ))
     ]
+    _page(session, request, rows)
+
+
+def _page(session: Session, request: Request, rows: list[dict[str, object]]) -> None:
+    """One page of all rows, or of those with the name in the request."""
+    page = request.whole("page", 0)
+    if "name" in request.fields:
+        wanted = request.text("name")
+        rows = [row for row in rows if row.get("name") == wanted]
     end = (page + 1) * PAGE
     session.respond(request, rows=rows[page * PAGE : end], more=len(rows) > end)
 
