@@ -65,6 +65,7 @@ class FetchPool:
 
     async def _connect(self, relay: FrameRelay, ours: socket.socket) -> None:
         await self._loop.create_connection(lambda: relay, sock=ours)
+        relay.connected()
 
     def _hand_over(self, order: FetchRequest, out: socket.socket, segments: Sequence[int]) -> None:
         spec = os.memfd_create("headrace-fetch", os.MFD_CLOEXEC)
@@ -146,11 +147,17 @@ class FrameRelay(asyncio.BufferedProtocol):
         self.task: asyncio.Task[None] | None = None
         self.frames = 0
         self.is_done = False
+        self._is_connected = self._is_aborted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self.is_done:
-            self._transport.abort()
+
+    def connected(self) -> None:
+        """The transport owns the socket now. Aborted before, uvloop closes its number, and later
+        the socket closes that number again, which by then may be another connection's."""
+        self._is_connected = True
+        if self._is_aborted:
+            self.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._buffer)[self._have :]
@@ -179,8 +186,8 @@ class FrameRelay(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """The taker has gone."""
-        self.is_done = True
-        if self._transport is not None:
+        self.is_done = self._is_aborted = True
+        if self._transport is not None and self._is_connected:
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -98,6 +98,8 @@ def _blocks(
 ) -> Iterator[tuple[dict[str, object], list[bytes | memoryview]]]:
     if order.op == Op.RECORDS and isinstance(order.job, ReadPlan):
         return blocks_of(order.job, segments)
+    if order.part is not None:
+        return _part(order.job, segments, *order.part)
     return (({}, parts) for parts in _stream(order.job, segments))
 
 
@@ -120,6 +122,20 @@ def _stream(job: ReadPlan | SqlPlan, segments: list[int]) -> Iterator[list[bytes
             writer.write_batch(batch)
             yield sink.take()
     yield sink.take()
+
+
+def _part(
+    job: ReadPlan | SqlPlan, segments: list[int], is_first: bool, left: int
+) -> Iterator[tuple[dict[str, object], list[bytes | memoryview]]]:
+    """A part of an Arrow stream: the schema if it is the first, and up to ``left`` rows."""
+    if is_first:
+        yield {"rows": 0}, [memoryview(schema_of(job.columns).serialize())]
+    for batch in _batches(job, segments):
+        some = batch.slice(0, left)
+        left -= some.num_rows
+        yield {"rows": some.num_rows}, [memoryview(some.serialize())]
+        if not left:
+            return
 
 
 def _batches(job: ReadPlan | SqlPlan, segments: list[int]) -> Iterator[pa.RecordBatch]:

@@ -71,17 +71,19 @@ class FetchRequest:
     ch: int | str
     job: ReadPlan | SqlPlan
     op: int = Op.FETCH
+    part: tuple[bool, int] | None = None
+    """A part of one Arrow stream: whether it is the first, and how many rows at most."""
 
     def encode(self) -> bytes:
         fields = {"rid": self.rid, "ch": self.ch, "op": self.op, "job": self.job.encode()}
-        return pack({**fields, "sql": isinstance(self.job, SqlPlan)})
+        return pack({**fields, "sql": isinstance(self.job, SqlPlan), "part": self.part})
 
     @classmethod
     def decode(cls, data: bytes) -> FetchRequest:
         fields: dict[str, Any] = unpack_trusted(data)
         job = fields["job"]
         plan = SqlPlan(**unpack_trusted(job)) if fields["sql"] else ReadPlan.decode(job)
-        return cls(fields["rid"], fields["ch"], plan, fields["op"])
+        return cls(fields["rid"], fields["ch"], plan, fields["op"], fields["part"])
 
 
 # A frame of data is long; the last one of an order is short, and says so at its end.

@@ -35,6 +35,7 @@ COMMANDS = {
     "consume": "messages.consume",
     "get": "messages.get",
     "purge": "messages.purge",
+    "export": "messages.export",
     "queue": "manage.queue",
     "exchange": "manage.exchange",
     "binding": "manage.binding",

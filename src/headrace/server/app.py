@@ -171,9 +171,9 @@ class Server:
         )
 
     def _open_http(self) -> None:
-        assert self.broker is not None
+        assert self.broker is not None and self._fetches is not None
         config = self.config
-        self.http = HttpListener(self.broker, config, self.ports)
+        self.http = HttpListener(self.broker, config, self.ports, self._fetches)
         if config.http:
             self.ports["http"] = self.http.listen("http", config.http_port)
         if config.https_port is not None:

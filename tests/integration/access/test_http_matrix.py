@@ -246,6 +246,12 @@ RULES: dict[str, Rule[str, Case]] = {
         on_topic("read"),
         Case.make_topic,
     ),
+    "rows of a topic": Rule(
+        "GET /api/rows/{vhost}/{name}",
+        lambda c: c.ask("GET", f"/rows/%2F/{c.topic}"),
+        on_topic("read"),
+        Case.make_topic,
+    ),
     "set a group back": Rule(
         f"POST {TOPIC}/groups/{{group}}/seek",
         lambda c: c.ask("POST", f"/topics/%2F/{c.topic}/groups/g/seek", {"to": "earliest"}),

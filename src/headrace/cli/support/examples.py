@@ -17,6 +17,7 @@ headrace publish -q orders --persistent '{"id": 1}'
 headrace consume orders --count 10
 headrace get orders --requeue
 headrace purge orders --yes
+headrace export orders orders.parquet --columns offset,body
 headrace queue add orders --argument x-max-length:=1000
 headrace queue declare orders --argument x-max-length:=1000
 headrace queue delete orders --if-empty

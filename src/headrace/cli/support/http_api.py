@@ -10,11 +10,12 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import click
 
@@ -95,6 +96,30 @@ class ManagementClient:
     def _exchange(
         self, method: str, where: str, body: object, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
+        data = None if body is None else json.dumps(body).encode("ascii")
+        with self._response(method, where, data, headers) as response, self._advice():
+            return response.status, response.read()
+
+    @contextmanager
+    def stream(
+        self, *path: str, query: Mapping[str, str | None]
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The reply to a GET, to be read from; CommandFailed if it is an error."""
+        given = urlencode({key: one for key, one in query.items() if one is not None})
+        where = f"{self._prefix}/api/" + "/".join(quote(part, safe="") for part in path)
+        with self._response("GET", f"{where}?{given}", None, {}) as response:
+            if response.status >= 400:
+                try:
+                    answer = json.loads(response.read())
+                except ValueError:
+                    answer = None
+                raise CommandFailed(self._explained("GET", path, response.status, answer))
+            yield response
+
+    @contextmanager
+    def _response(
+        self, method: str, where: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> Iterator[http.client.HTTPResponse]:
         token = base64.b64encode(f"{self.user}:{self._password}".encode()).decode("ascii")
         sent = {
             "authorization": f"Basic {token}",
@@ -102,17 +127,21 @@ class ManagementClient:
             "x-requested-with": "headrace",
             **headers,
         }
-        data = None if body is None else json.dumps(body).encode("ascii")
+        connection = self._connection()
         try:
-            connection = self._connection()
-            try:
+            with self._advice():
                 connection.request(method, where, data, sent)
                 response = connection.getresponse()
-                if date := response.getheader("date"):
-                    self.clock_skew = parsedate_to_datetime(date).timestamp() - time.time()
-                return response.status, response.read()
-            finally:
-                connection.close()
+            if date := response.getheader("date"):
+                self.clock_skew = parsedate_to_datetime(date).timestamp() - time.time()
+            yield response
+        finally:
+            connection.close()
+
+    @contextmanager
+    def _advice(self) -> Iterator[None]:
+        try:
+            yield
         except http.client.HTTPException as error:
             raise CommandFailed(
                 f"{self.where} does not speak HTTP: it may be another port of the broker "

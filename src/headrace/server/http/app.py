@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from email.utils import formatdate
 from urllib.parse import urlsplit
 
@@ -74,7 +75,15 @@ class Application:
             text = {"error": "internal_error", "reason": "unexpected failure; see the broker's log"}
             reply = replies.data(text, 500)
         headers = {**_SECURITY, "date": formatdate(usegmt=True), **reply.headers}
-        await _response(reply, headers)(scope, receive, send)
+        response = _response(reply, headers)
+        if not isinstance(reply.body, AsyncGenerator):
+            await response(scope, receive, send)
+            return
+        async with aclosing(reply.body):
+            try:
+                await response(scope, receive, send)
+            except (BrokerError, ClientDisconnect) as error:  # the connection is closed
+                logger.warning("the answer to %s was cut short: %s", scope["path"], error)
 
     # -- the way of a request -------------------------------------------------------------------
 
@@ -182,6 +191,8 @@ def _response(reply: Reply, headers: dict[str, str]) -> Response:
             headers["content-length"] = str(size)
             return StreamingResponse(_in_turns(body), reply.status, headers, reply.content_type)
         body = b"".join(body)
+    elif isinstance(body, AsyncGenerator):
+        return StreamingResponse(body, reply.status, headers, reply.content_type)
     return Response(body, reply.status, headers, media_type=reply.content_type)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.bulk.fetch_pool import FetchPool
 from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.model.histogram import Histogram
@@ -51,6 +52,7 @@ class ManagementContext:
     config: Config
     ports: Mapping[str, int]
     sampler: Sampler
+    fetches: FetchPool
     started: float = field(default_factory=time.time)
     sessions: PageSessions = field(default_factory=PageSessions)
     lag: LagMeter = field(default_factory=LagMeter)

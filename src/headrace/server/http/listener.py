@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from headrace.bulk.fetch_pool import FetchPool
 from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.errors import ConfigError
@@ -33,10 +34,13 @@ STOP_SECONDS = 1.0
 class HttpListener:
     """Starts and stops the HTTP side of a broker."""
 
-    def __init__(self, broker: Broker, config: Config, ports: Mapping[str, int]) -> None:
+    def __init__(
+        self, broker: Broker, config: Config, ports: Mapping[str, int], fetches: FetchPool
+    ) -> None:
         self._broker = broker
         self._config = config
         self._ports = ports
+        self._fetches = fetches
         self._sockets: list[tuple[socket.socket, ssl.SSLContext | None]] = []
         self._opening: asyncio.Task[None] | None = None
         self._servers: list[asyncio.Server] = []
@@ -82,7 +86,7 @@ class HttpListener:
             self._config.handshake_timeout, self._config.max_unauthenticated_per_address
         )
         self.management, self._state, factory = module.assemble(
-            self._broker, self._config, self._ports, limiter
+            self._broker, self._config, self._ports, limiter, self._fetches
         )
         self.management.sampler.start()
         self.management.lag.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -21,7 +21,8 @@ class Reply:
     """What goes back to the caller."""
 
     status: int = 200
-    body: bytes | list[bytes] = b""  # a list: parts that are sent one by one
+    body: bytes | list[bytes] | AsyncGenerator[bytes, None] = b""
+    """Parts of a list are sent one by one; a generator's as they come, without a length."""
     content_type: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 

@@ -28,6 +28,7 @@ from headrace.server.http.api import (
     policies,
     queues,
     reports,
+    rows,
     topics,
     users,
     vhosts,
@@ -106,7 +107,7 @@ _RESOURCES = (
     overview, nodes, health,
     queues, get, browse, redrive, dead_letters, message_events,
     exchanges, publish, bindings,
-    topics, groups, pipelines, reports,
+    topics, groups, rows, pipelines, reports,
     connections, channels, consumers,
     vhosts, users, permissions, policies, parameters, definitions,
 )  # fmt: skip

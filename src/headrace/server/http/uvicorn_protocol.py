@@ -13,6 +13,7 @@ from uvicorn.config import Config as UvicornConfig
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from headrace.bulk.fetch_pool import FetchPool
 from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.server import process
@@ -89,10 +90,14 @@ class GuardedProtocol(H11Protocol):
 
 
 def assemble(
-    broker: Broker, config: Config, ports: Mapping[str, int], limiter: HandshakeLimiter
+    broker: Broker,
+    config: Config,
+    ports: Mapping[str, int],
+    limiter: HandshakeLimiter,
+    fetches: FetchPool,
 ) -> tuple[ManagementContext, ServerState, Callable[[], asyncio.Protocol]]:
     """Everything that answers requests: the shared part, uvicorn's state, a protocol factory."""
-    management = ManagementContext(broker, config, ports, Sampler(broker))
+    management = ManagementContext(broker, config, ports, Sampler(broker), fetches)
     application: Any = Application(management)
     settings = UvicornConfig(
         application,

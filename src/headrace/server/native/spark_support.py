@@ -13,8 +13,8 @@ from headrace.core.topics.async_engine import collect
 from headrace.errors import BrokerError, ConnectionForced, InternalError, PreconditionFailed
 from headrace.model.permissions import READ, WRITE
 from headrace.server import process
+from headrace.server.bulk_plan import check_seen, check_uuid, source_of
 from headrace.server.native import engine_bulk, topic_fields
-from headrace.server.native.bulk_reads import check_seen, check_uuid, source_of
 from headrace.server.native.channel import Channel
 from headrace.server.native.session import Handler, Session
 from headrace.server.native.topics import answer_with
