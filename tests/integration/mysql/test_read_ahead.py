@@ -177,6 +177,22 @@ def test_a_higher_priority_comes_first(
         assert ids(result) == [expected]
 
 
+def test_rows_of_ids_that_were_released_are_used_again(
+    engine: MySqlEngine, sql: pymysql.cursors.Cursor
+) -> None:
+    engine.append("t", [Entry(b"x")] * 400)
+    result, found = engine.read("t", ONE, 1), []
+    while result.messages:
+        found += ids(result)
+        if len(found) % 20 == 0:
+            engine.append("t", [Entry(b"h", Priority.HIGH)])
+        result = engine.commit_and_read("t", ONE, result.claim, 1)
+    assert [number for label, number in found if label == "middle"] == [*range(1, 401)]
+    assert len(found) == len(set(found))
+    sql.execute("SELECT COUNT(*) FROM msg_l_t")
+    assert sql.fetchall()[0][0] <= 5
+
+
 def test_a_higher_priority_that_comes_while_ids_are_claimed_is_not_missed(
     engine: MySqlEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,12 +15,13 @@ from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader, is_message
 from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
 from headrace.store.mysql.groups import claims, group_rows, read_ahead, steady_reads
-from headrace.store.mysql.groups.group_rows import ClaimedRange, Key, NewClaimRow
+from headrace.store.mysql.groups.group_rows import ClaimedRange, Key
 from headrace.store.mysql.groups.read_ahead import IdsAhead, ReadAhead
 from headrace.store.mysql.groups.steady_reads import NextIds
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.faults import Fault
 from headrace.store.topics.types import ConsumerSpec, ReadResult, StoredMessage
 
 _REMEMBERED: Final = 10_000  # rows and groups
@@ -70,6 +71,7 @@ class GroupReads:
                 if its := self._next_ahead(session, topic, reader, limit, acks, steady):
                     return its
                 released = steady
+                self._ahead.rows.pop(member, None)  # the row is not free
             elif isinstance(steady, ReadResult):
                 return steady
             elif steady is not None:
@@ -113,8 +115,10 @@ class GroupReads:
         )
         if taken is None:
             return None
+        acks.clear()
         if ids.start <= ids.end and not self._ahead.keep(member, ids):
-            read_ahead.release(session, topic, ids)
+            with suppress(Fault):  # it comes back by itself
+                read_ahead.release(session, topic, ids)
         messages = [message_of(one, ids.priority, 1) for one in taken[1]]
         return claims.result(session, topic, reader, messages, [taken[0]])
 
@@ -147,7 +151,7 @@ class GroupReads:
             if acks:
                 self._commit(session, topic, reader, acks)
             return ReadResult()
-        ids = self._claim_ahead(session, topic, reader, found)
+        ids = self._claim_ahead(session, topic, reader, found, row)
         if ids is not None:
             ids.news = news[found.priority]
             return ids
@@ -157,9 +161,10 @@ class GroupReads:
         return None if claimed is None else (claimed, found.is_all)
 
     def _claim_ahead(
-        self, session: DbConnection, topic: str, reader: ConsumerSpec, found: NextIds
+        self, session: DbConnection, topic: str, reader: ConsumerSpec, found: NextIds, other: int
     ) -> IdsAhead | None:
-        """The ids of several reads, for a member that reads quickly while there are enough."""
+        """The ids of several reads, for a member that reads quickly while there are enough, in
+        another row than ``other``."""
         member, sizes = (topic, reader.group, reader.token), self._context.body_sizes
         table = tables.messages(topic, found.priority)
         fitting = sizes.rows(table, read_ahead.MAX_BYTES)
@@ -168,9 +173,7 @@ class GroupReads:
             return None
         row = self._ahead.rows.get(member)
         if row is None:
-            new = NewClaimRow(found.priority, 0, 0, 0, reader.token)
-            [(row, _)] = group_rows.put(session, topic, reader, [new], [])
-            self._ahead.rows.keep(member, row)
+            row = self._ahead.rows.keep(member, group_rows.free_row(session, topic, reader, other))
         now, more = time.monotonic(), found._replace(size=size)
         claimed = session.repeat(
             lambda: steady_reads.claim(

@@ -101,6 +101,19 @@ def put(
     return [(number, epoch) for number in numbers]
 
 
+def free_row(session: DbConnection, topic: str, reader: ConsumerSpec, other: int) -> int:
+    """A row that the reader may claim with, besides ``other``."""
+    rows = session.rows(
+        f"SELECT id FROM {tables.claims(topic)} "
+        "WHERE group_id=%s AND token=%s AND end_id=0 AND id<>%s LIMIT 1",
+        (reader.group, reader.token, other),
+    )
+    if rows:
+        return int(rows[0][0])
+    new = NewClaimRow(Priority.MIDDLE, 0, 0, 0, reader.token)
+    return put(session, topic, reader, [new], [])[0][0]
+
+
 def _row(reader: ConsumerSpec, one: NewClaimRow, epoch: int) -> list[object]:
     lease = reader.lease_ms if one.token else _OVER
     return [
