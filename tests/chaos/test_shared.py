@@ -25,7 +25,13 @@ from support.mariadb import MariaDb
 from support.nodes import Node, Nodes, nodes
 from support.shared_ledger import SharedLedger
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(3600),
+    # What clients leave behind when their connection ends is no verdict.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 FAULTS = int(os.environ.get("SHARED_FAULTS", "10"))
 LEASE = 5.0
 FAKE_TIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")

@@ -20,7 +20,7 @@ import pymysql
 
 from headrace.testing import wait_for
 from headrace.testing.mariadb import PASSWORD, USER, MariaDb, find_server, install_tables
-from support.ports import free_port
+from support.ports import lasting_port
 from support.toolchain import unavailable
 
 LIBRARIES = ("/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so")
@@ -76,7 +76,7 @@ def run_galera(*options: str) -> Iterator[Galera]:
     with TemporaryDirectory(prefix="headrace-galera-") as name, ExitStack() as running:
         directory = Path(name)
         directory.chmod(0o755)
-        groups = [free_port() for _ in range(SIZE)]
+        groups = [lasting_port() for _ in range(SIZE)]
         nodes = []
         for number, group in enumerate(groups):
             node = _node(directory / f"n{number}", server, libraries[0], group, options)
@@ -108,7 +108,7 @@ def _node(
     user = "mysql" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
     if os.getuid() == 0:
         shutil.chown(directory, user)
-    provider = _PROVIDER.format(group=group, transfer=free_port())
+    provider = _PROVIDER.format(group=group, transfer=lasting_port())
     return MariaDb(
         directory,
         server,
@@ -117,7 +117,7 @@ def _node(
             f"--wsrep-provider={library}",
             f"--wsrep-provider-options={provider}",
             f"--wsrep-node-address=127.0.0.1:{group}",
-            f"--wsrep-sst-receive-address=127.0.0.1:{free_port()}",
+            f"--wsrep-sst-receive-address=127.0.0.1:{lasting_port()}",
             "--wsrep-sst-method=rsync",
             "--wsrep-slave-threads=2",
             "--binlog-format=ROW",
@@ -125,5 +125,6 @@ def _node(
             "--innodb-flush-log-at-trx-commit=2",  # the other nodes have it, too
             *options,
         ),
+        port=lasting_port(),
         user=user,
     )

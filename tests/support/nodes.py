@@ -14,27 +14,38 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.testing import wait_for
 from support.brokers import _environment
-from support.ports import free_port
+from support.ports import lasting_port
 
 
 class Node:
     """One `headrace serve --share` with fixed ports."""
 
     def __init__(
-        self, name: str, directory: Path, url: str, *, lease: float, more: Sequence[str] = ()
+        self,
+        name: str,
+        directory: Path,
+        url: str,
+        *,
+        lease: float,
+        more: Sequence[str] = (),
+        remoting: bool = False,
     ) -> None:
         self.name = name
         self._made = (directory, url, lease)
-        self.amqp, self.native, self.http = free_port(), free_port(), free_port()
+        self.amqp, self.native, self.http = lasting_port(), lasting_port(), lasting_port()
+        self.namesrv, self.remoting = lasting_port(), lasting_port()
         self._directory = directory / f"{name}-{self.amqp}"
         self._directory.mkdir()
         self._ready = self._directory / "ready.json"
         self.output = self._directory / "output.txt"
+        self.data = self._directory / "data"
         self._args = [
             "--engine", f"db={url}", "--share", "db/main", "--node", name,
             "--share-lease", str(lease), "--amqp-port", str(self.amqp),
-            "--native-port", str(self.native), "--http-port", str(self.http), "--no-remoting",
-            "--data-dir", str(self._directory / "data"), "--ready-file", str(self._ready),
+            "--native-port", str(self.native), "--http-port", str(self.http),
+            *(("--namesrv-port", str(self.namesrv), "--remoting-port", str(self.remoting))
+              if remoting else ("--no-remoting",)),
+            "--data-dir", str(self.data), "--ready-file", str(self._ready),
             *more,
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
@@ -44,6 +55,12 @@ class Node:
         """Another process with the name of this one."""
         directory, url, lease = self._made
         return Node(self.name, directory, url, lease=lease)
+
+    def use_shard(self, name: str) -> None:
+        """From the next start on; the cache is that of one shard."""
+        args, self.data = self._args, self._directory / name
+        args[args.index("--share") + 1] = f"db/{name}"
+        args[args.index("--data-dir") + 1] = str(self.data)
 
     def start(self, **env: str) -> None:
         self._ready.unlink(missing_ok=True)
@@ -117,10 +134,19 @@ class Nodes:
 
 @contextmanager
 def nodes(
-    directory: Path, url: str, names: str = "ab", *, lease: float = 3, more: Sequence[str] = ()
+    directory: Path,
+    url: str,
+    names: str = "ab",
+    *,
+    lease: float = 3,
+    more: Sequence[str] = (),
+    remoting: bool = False,
 ) -> Iterator[Nodes]:
     """Nodes that are not started yet; all are ended."""
-    made = Nodes([Node(name, directory, url, lease=lease, more=more) for name in names], url)
+    made = Nodes(
+        [Node(name, directory, url, lease=lease, more=more, remoting=remoting) for name in names],
+        url,
+    )
     try:
         yield made
     except BaseException:
