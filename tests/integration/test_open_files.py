@@ -108,7 +108,7 @@ def test_without_descriptors_publishers_wait(cramped: Broker) -> None:
 
         channel.confirm_delivery()
         channel.basic_publish("", "q", b"second")
-    assert "alarm: low on file descriptors; publishers wait" in cramped.log()
+    assert "alarm: low on file descriptors; publishers are blocked" in cramped.log()
     assert "storage has failed" not in cramped.log()
 
 
