@@ -63,13 +63,18 @@ class MariaDb:
     process: subprocess.Popen[bytes] | None = None
     _log: IO[bytes] | None = None
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """A server that starts deletes the temporary tables of all others in the same tmpdir."""
+        return f"--datadir={self.directory / 'data'}", f"--tmpdir={self.directory}"
+
     def start(self) -> None:
         self._log = (self.directory / "log").open("ab")
         self.process = subprocess.Popen(
             [
                 self.server,
                 "--no-defaults",
-                f"--datadir={self.directory / 'data'}",
+                *self.places,
                 f"--socket={self.directory / 's'}",
                 f"--pid-file={self.directory / 'pid'}",
                 f"--port={self.port}",
@@ -164,7 +169,7 @@ def install_tables(database: MariaDb, install: str | None) -> None:
     command = [
         install or database.server,
         "--no-defaults",
-        f"--datadir={database.directory / 'data'}",
+        *database.places,
         f"--user={database.user}",
     ]
     if install is None:

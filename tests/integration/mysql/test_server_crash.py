@@ -17,6 +17,14 @@ from support.mariadb import MariaDb
 StartEngine = Callable[..., MySqlEngine]
 
 
+def test_a_server_does_not_share_its_temporary_tables(
+    server: MariaDb, sql: pymysql.cursors.Cursor
+) -> None:
+    """Each server deletes, when it starts, all that it finds in the directory for them."""
+    sql.execute("SELECT @@tmpdir")
+    assert sql.fetchall() == ((str(server.directory),),)
+
+
 def test_confirmed_messages_survive_and_reading_goes_on(
     engine: MySqlEngine, server: MariaDb
 ) -> None:
