@@ -12,7 +12,7 @@ from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.mysql.groups import group_reads, read_ahead
+from headrace.store.mysql.groups import claims, group_reads, read_ahead
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult
 from headrace.topics.consumer import AppendSignal, Consumer
@@ -191,6 +191,34 @@ def test_rows_of_ids_that_were_released_are_used_again(
     assert len(found) == len(set(found))
     sql.execute("SELECT COUNT(*) FROM msg_l_t")
     assert sql.fetchall()[0][0] <= 5
+
+
+def test_a_row_that_a_member_takes_into_use_is_not_overwritten(
+    engine: MySqlEngine,
+    sql: pymysql.cursors.Cursor,
+    start_engine: StartEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another member has seen it free, because its last lease is over."""
+    result, last = quick(engine, sql)
+    first = result.messages[0].id
+    engine.commit("t", ONE, result.claim)
+    sql.execute("UPDATE msg_l_t SET lease_until_ms=1 WHERE end_id=0")
+    real, handed = claims._find, []
+
+    def early(*values: Any) -> object:  # noqa: ANN401 - what it takes
+        found = real(*values)
+        if not handed:
+            handed.append(ids(result := engine.read("t", ONE, 1)))
+            engine.renew("t", ONE, result.claim)
+            handed.append(result.claim)
+        return found
+
+    monkeypatch.setattr(claims, "_find", early)
+    assert all_of(start_engine(), TWO) == [*range(last + 1, _MESSAGES + 1)]
+    assert handed[0] == [("middle", first + 1)]
+    engine.commit("t", ONE, handed[1])
+    assert all_of(engine, ONE) == [*range(first + 2, last + 1)]
 
 
 def test_a_higher_priority_that_comes_while_ids_are_claimed_is_not_missed(

@@ -83,7 +83,8 @@ def put(
 ) -> list[Key]:
     """Write ranges, into rows that are free as far as there are some."""
     epoch = new_epoch()
-    numbers = [free.pop() for _ in range(min(len(free), len(new)))]
+    seen = [free.pop() for _ in range(min(len(free), len(new)))]
+    numbers = _still_free(session, topic, seen) if seen else []
     if numbers:
         session.run(
             f"INSERT INTO {tables.claims(topic)} (id,{_COLUMNS}) VALUES "
@@ -99,6 +100,16 @@ def put(
         )
         numbers += [first + at * int(session.id_step) for at in range(len(rest))]
     return [(number, epoch) for number in numbers]
+
+
+def _still_free(session: DbConnection, topic: str, seen: Sequence[int]) -> list[int]:
+    """Without the rows that their members have taken into use, which they may do at any time."""
+    rows = session.rows(
+        f"SELECT id FROM {tables.claims(topic)} FORCE INDEX (PRIMARY) "
+        f"WHERE id IN ({','.join(['%s'] * len(seen))}) AND end_id=0 FOR UPDATE",
+        seen,
+    )
+    return [number for (number,) in rows]
 
 
 def free_row(session: DbConnection, topic: str, reader: ConsumerSpec, other: int) -> int:
