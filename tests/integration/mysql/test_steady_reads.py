@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import pymysql
 import pytest
 
-from headrace.errors import ClaimLost
+from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.mysql.groups import group_reads
+from headrace.store.mysql.groups import claims, group_reads, group_rows
 from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.faults import Fault
 from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult
 
 READER = ConsumerSpec("c1", "g")
@@ -103,6 +104,35 @@ def test_a_claim_that_is_lost_is_not_committed_by_the_next_read(
     sql.execute("SELECT claimed FROM msg_c_t WHERE priority='middle' AND group_id='g'")
     assert sql.fetchall() == ((2,),)
     assert ids(engine.read("t", ConsumerSpec("c2", "g"), 1)) == ids(result)
+
+
+def no_cluster(*_: object) -> None:
+    raise Fault(1047, "WSREP has not yet prepared node for application use")
+
+
+def test_a_commit_is_done_even_if_the_offset_for_others_cannot_be_written(
+    engine: MySqlEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(engine, 10)
+    result = engine.read("t", READER, 1)
+    monkeypatch.setattr(group_reads, "_KEEP_S", 0.0)
+    monkeypatch.setattr(group_rows, "keep_offsets", no_cluster)
+    engine.commit("t", READER, result.claim)
+    assert ids(engine.read("t", READER, 1)) == [("middle", 2)]
+
+
+def test_a_read_that_fails_behind_its_commit_does_not_say_that_nothing_was_done(
+    engine: MySqlEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(engine, 10)
+    result = engine.read("t", READER, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(claims, "messages_of", no_cluster)
+        with pytest.raises(EngineUnavailable) as caught:
+            engine.commit_and_read("t", READER, result.claim, 1)
+    assert "nothing was done" not in str(caught.value)
+    with pytest.raises(ClaimLost):  # it is committed
+        engine.commit("t", READER, result.claim)
 
 
 def test_what_is_left_at_the_end_is_read_with_fewer_messages(engine: MySqlEngine) -> None:

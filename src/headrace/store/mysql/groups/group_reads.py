@@ -204,7 +204,8 @@ class GroupReads:
         kept_at, was_idle = self._kept_at.get(key, (0.0, False))
         if now > kept_at + _KEEP_S or (is_idle and not was_idle):
             self._kept_at.keep(key, (now, is_idle))
-            session.repeat(lambda: group_rows.keep_offsets(session, topic, reader.group))
+            with suppress(Fault):  # what was committed before it is
+                group_rows.keep_offsets(session, topic, reader.group)
 
     def made_due(self, topic: str, reader: ConsumerSpec) -> None:
         """Something was nacked here: the next read looks for it."""

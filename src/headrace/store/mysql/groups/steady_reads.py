@@ -144,6 +144,7 @@ def claim(
     found, start = session.change(sql, [reader.token, reader.group, reader.group, reader.token])
     if not found:
         return None
+    session.commits += 1
     if not start:
         sql = f"SELECT start_id FROM {tables.claims(topic)} WHERE id=%s"
         [(start,)] = session.rows(sql, (row,))
