@@ -34,7 +34,7 @@ def run_tests(*arguments: str, **variables: str) -> None:
 
 
 def test_contract_and_ledgers_on_mysql() -> None:
-    """All tests of topics in a database, but those of a dump that MariaDB has written."""
+    """All tests of topics in a database, the upgrade of version 1 included."""
     run_tests(
         "-m", "not chaos and not interop and not spark",
         "tests/integration/mysql", "tests/contract/topics",

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pymysql
 import pytest
 
 from fixtures import contents
-from fixtures.opening import V1
+from fixtures.opening import mysql_statements
 from headrace import topics
-from support.mariadb import MYSQLD, MariaDb
-
-# MySQL refuses the values of generated columns that the dump has.
-pytestmark = pytest.mark.skipif(MYSQLD in os.environ, reason="a dump of MariaDB")
+from support.mariadb import MariaDb
 
 
 @pytest.fixture
 def store(server: MariaDb, database: str, sql: pymysql.cursors.Cursor) -> Iterator[topics.Store]:
-    for statement in (V1 / "mysql.sql").read_text().split(";\n"):
-        if statement.strip():
-            sql.execute(statement)
+    for statement in mysql_statements():
+        sql.execute(statement)
     with topics.open(server.url(database)) as store:
         yield store
 
