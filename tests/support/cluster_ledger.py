@@ -189,6 +189,7 @@ class _Member:
         self._chance = random.Random(name)
         # Without a share for lower priorities most reads go the short way.
         share = self._chance.choice((0, 0, 20))
+        self._limits = self._chance.choice(((1,), (1, 5, 20)))  # one: it claims ahead
         self._reader = ConsumerSpec(
             name, GROUP, lease_ms=LEASE_MS, max_attempts=1000, min_share=share
         )
@@ -213,7 +214,7 @@ class _Member:
     def _read(self) -> bool:
         engine, reader, chance = self._engine, self._reader, self._chance
         held, self._held = self._held, ReadResult()
-        limit = chance.choice((1, 5, 20))
+        limit = chance.choice(self._limits)
         if held.messages:
             taken = self._settle(
                 held.messages, lambda: engine.commit_and_read(TOPIC, reader, held.claim, limit)
