@@ -37,7 +37,10 @@ _ABOUT: Final = {ROWS: "SKIP LOCKED", LAST: "SKIP LOCKED behind the last id"}
 def group_reads(
     server: MariaDb, seconds: float, *, members: int, database: str
 ) -> list[RatioResult]:
-    """All sizes, in interleaved rounds; the median of the rounds counts."""
+    """Members of a group read and commit by 1, 20, 100 and 1,000, beside SKIP LOCKED with a lease.
+
+    All sizes in interleaved rounds; the median of the rounds counts.
+    """
     url = server.url(database, housekeeping="off")
     engine = MySqlEngine(url)
     engine.create(TopicSpec(_TOPIC))

@@ -14,7 +14,7 @@ from typing import TypeVar
 import click
 
 from headrace.bench.compare.ratio import RatioResult
-from headrace.cli.support.output import DONE, FAILED, Column, show
+from headrace.cli.support.output import DONE, FAILED, Column, print_markdown, show
 from headrace.errors import CommandFailed
 
 _MEMORY = "/dev/shm"
@@ -38,9 +38,10 @@ def directory_option(
 
 
 def case_options(command: Command) -> Command:
-    """--case, --seconds, --json and --list."""
+    """--case, --seconds, --json, --markdown and --list."""
     for option in (
         click.option("--list", "list_only", is_flag=True, help="Show the cases and stop."),
+        click.option("--markdown", "as_markdown", is_flag=True, help="Print a Markdown table."),
         file_option("--json", "FILE", "Write the figures."),
         click.option(
             "--seconds",
@@ -66,7 +67,8 @@ def choose(chosen: Sequence[str], cases: Mapping[str, object]) -> tuple[str, ...
 
 def list_cases(names: Iterable[str], cases: Mapping[str, object]) -> int:
     for name in names:
-        click.echo(f"{name:16} {(cases[name].__doc__ or '').splitlines()[0]}")
+        measure = getattr(cases[name], "func", cases[name])  # of a partial
+        click.echo(f"{name:16} {(measure.__doc__ or '').splitlines()[0]}")
     return DONE
 
 
@@ -86,6 +88,7 @@ def judge(
     *,
     digits: int | None = None,
     with_unit: bool = True,
+    as_markdown: bool,
 ) -> int:
     """Show and write the figures; FAILED when a ratio misses its target.
 
@@ -108,7 +111,10 @@ def judge(
             "about": one.about,
         }
         rows.append({column.field: figures[column.field] for column in columns})
-    show(columns, rows, as_json=False, nothing="nothing was measured")
+    if as_markdown:
+        print_markdown(columns, rows)
+    else:
+        show(columns, rows, as_json=False, nothing="nothing was measured")
     if json_file:
         Path(json_file).write_text(json.dumps(rows, indent=1) + "\n")
     return DONE if all(one.is_good for one in results) else FAILED
@@ -123,6 +129,7 @@ def bench_client(
     directory: str,
     json_file: str | None,
     list_only: bool,
+    as_markdown: bool,
 ) -> int:
     """Measure our client beside pika on one broker: 100 bytes, persistent, confirmed.
 
@@ -148,7 +155,7 @@ def bench_client(
     first = Column("ours", "ours/s", is_number=True)
     second = Column("pika", "pika/s", is_number=True)
     about = Column("about", "ours / pika")
-    return judge(results, json_file, first, second, about, with_unit=False)
+    return judge(results, json_file, first, second, about, with_unit=False, as_markdown=as_markdown)
 
 
 @click.command("rocketmq")
@@ -170,6 +177,7 @@ def bench_rocketmq(
     directory: str | None,
     json_file: str | None,
     list_only: bool,
+    as_markdown: bool,
 ) -> int:
     """Measure what RocketMQ clients cost and reach, and print ratios.
 
@@ -196,13 +204,18 @@ def bench_rocketmq(
         broker.stop()
     first = Column("first", "first", is_number=True)
     second = Column("second", "second", is_number=True)
-    return judge(results, json_file, first, second, Column("about", "first / second"), digits=1)
+    about = Column("about", "first / second")
+    return judge(results, json_file, first, second, about, digits=1, as_markdown=as_markdown)
 
 
 @click.command("topics")
 @case_options
 def bench_topics(
-    chosen: tuple[str, ...], seconds: float, json_file: str | None, list_only: bool
+    chosen: tuple[str, ...],
+    seconds: float,
+    json_file: str | None,
+    list_only: bool,
+    as_markdown: bool,
 ) -> int:
     """Measure topics in a private MariaDB and print ratios.
 
@@ -222,4 +235,5 @@ def bench_topics(
             results += found if isinstance(found, list) else [found]
     first = Column("ours", "first", is_number=True)
     second = Column("other", "second", is_number=True)
-    return judge(results, json_file, first, second, Column("about", "first / second"))
+    about = Column("about", "first / second")
+    return judge(results, json_file, first, second, about, as_markdown=as_markdown)

@@ -96,6 +96,14 @@ def table(columns: Sequence[Column], rows: Iterable[Row]) -> Table:
     return made
 
 
+def print_markdown(columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """A table for a page of documentation."""
+    lines = [[column.title for column in columns], ["---"] * len(columns)]
+    lines += [[_drawn(row.get(column.field)) for column in columns] for row in rows]
+    for line in lines:
+        click.echo(f"| {' | '.join(line)} |")
+
+
 def _drawn(value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:,}"

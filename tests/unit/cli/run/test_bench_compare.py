@@ -1,21 +1,29 @@
-"""`headrace bench client`: what can be chosen, what its figures mean, and that all cases run."""
+"""`headrace bench client` and `topics`: what can be chosen, what figures mean, that cases run."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from headrace.bench.compare import topics
 from headrace.bench.compare.client import CASES
 from headrace.bench.compare.ratio import RatioResult
 from headrace.cli.main import main
+from headrace.cli.run.bench_compare import judge
+from headrace.cli.support.output import Column
 
 
-def test_the_cases_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "client", "--list"]) == 0
+@pytest.mark.parametrize(("command", "cases"), [("client", CASES), ("topics", topics.CASES)])
+def test_the_cases_are_listed(
+    command: str, cases: Mapping[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", command, "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(CASES)
+    assert [line.split()[0] for line in lines] == list(cases)
+    assert not any("partial" in line for line in lines)
 
 
 def test_an_unknown_case_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,6 +44,19 @@ def test_a_ratio_is_judged_by_what_is_wanted(
     ours: float, pika: float, wanted: str, good: bool
 ) -> None:
     assert RatioResult("c", ours, pika, wanted, "u", "a").is_good is good
+
+
+def test_figures_are_printed_for_a_page_of_documentation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = RatioResult("append-1", 5550.4, 5000, ">= 0.75", "messages/s", "by 1 / INSERT")
+    first, second, about = Column("a", "ours"), Column("b", "other"), Column("about", "what")
+    assert judge([one], None, first, second, about, as_markdown=True) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "| case | ours | other | unit | ratio | wanted | what |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| append-1 | 5,550 | 5,000 | messages/s | 1.11 | >= 0.75 | by 1 / INSERT |",
+    ]
 
 
 def test_every_case_measures_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
