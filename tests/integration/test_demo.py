@@ -64,7 +64,7 @@ def test_every_claim_of_the_demonstration_holds() -> None:
     assert "$ headrace publish -e counter -k order.shell" in done.stdout
     assert "anna 100  ben 100  clara 100" in done.stdout
     assert re.search(r"measured here: [\d,]+ messages/s in, [\d,]+ messages/s out", done.stdout)
-    assert "200 parcels are packed, each once; another tag is left alone" in done.stdout
+    assert "200 parcels consumed, each once; other tags are skipped" in done.stdout
     assert "   shop           web   counter      post       all\n" in done.stdout
 
 
@@ -164,7 +164,7 @@ def test_without_a_driver_for_mariadb_it_does_not_say_that_mariadb_is_missing(
 
     assert main(["demo"]) == 0
     told = capsys.readouterr().out
-    assert "PyMySQL is not installed (pip install 'headrace[mysql]'): left out." in told
+    assert "PyMySQL is not installed (pip install 'headrace[mysql]'): skipped." in told
 
 
 def test_the_file_of_the_pipeline_is_a_good_one(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ sys.exit(main(["demo", "--quick"]))
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "pika is not installed (pip install pika): its order is left out." in done.stdout
+    assert "pika is not installed (pip install pika): its message is skipped." in done.stdout
     assert "Twelve chapters need pika" in done.stdout
     assert len(run.CHAPTERS) + 1 == 12
     held = re.search(r"^(\d+) of (\d+) claims held", done.stdout, re.M)

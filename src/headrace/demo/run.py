@@ -46,10 +46,10 @@ def run_chapters(output: DemoOutput, broker: DemoBroker, *, quick: bool = False)
                 with _chapter(output, str(slow.__doc__)):
                     slow(output, broker, database)
     if not WITH_PIKA:
-        output.heading("What was left out")
+        output.heading("Skipped")
         output.remark(
-            "Twelve chapters need pika, which is not installed: routing, turns, confirms, "
-            "priorities, dead letters, delays and more. `pip install pika` brings them back."
+            "Twelve chapters need pika, which is not installed: routing, work queues, confirms, "
+            "priorities, dead letters, delays and more. Install it: pip install pika"
         )
 
 
@@ -75,4 +75,4 @@ def _chapter(output: DemoOutput, heading: str) -> Iterator[None]:
     try:
         yield
     except failures as error:
-        output.check(f"the chapter came to its end: {type(error).__name__}", False, error)
+        output.check(f"the chapter ended with {type(error).__name__}", False, error)

@@ -1,4 +1,4 @@
-"""Last chapter: the broker is killed in the middle of the work; a ledger has the outcome."""
+"""The broker is killed while a publisher is busy; a ledger of confirms has the outcome."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Publisher(threading.Thread):
 
 def crash(output: DemoOutput, broker: DemoBroker) -> None:
     """The broker is killed with SIGKILL, and nothing is lost"""
-    output.remark("A publisher keeps a ledger of what was confirmed while the broker is killed.")
+    output.remark("A publisher records every confirmed order. The broker is killed meanwhile.")
     with Clients(broker.url) as clients:
         clients.connect().queue(QUEUE)
     publisher = _Publisher(broker.url)
@@ -50,9 +50,9 @@ def crash(output: DemoOutput, broker: DemoBroker) -> None:
     publisher.far_enough.wait(20)
     broker.kill()
     publisher.join(10)
-    output.say(f"killed while publishing: {len(publisher.confirmed)} orders were confirmed")
+    output.say(f"killed after {len(publisher.confirmed)} confirmed orders")
     seconds = broker.restart()
-    output.say(f"started again in {seconds:.2f} s")
+    output.say(f"restarted in {seconds:.2f} s")
     with Clients(broker.url) as clients:
         reader = clients.connect()
         waiting = reader.ready(QUEUE)
@@ -61,9 +61,11 @@ def crash(output: DemoOutput, broker: DemoBroker) -> None:
         found = reader.bodies()
         redelivered = [one.redelivered for one in reader.inbox]
     lost = set(publisher.confirmed) - set(found)
-    output.check("the publisher was in the middle of it", publisher.far_enough.is_set())
+    output.check("the publisher was busy when the broker was killed", publisher.far_enough.is_set())
     output.expect("no confirmed order was lost", len(lost), 0)
-    output.expect("none was found that was never sent", len(set(found) - set(publisher.sent)), 0)
-    output.expect("none was found twice", len(found) - len(set(found)), 0)
-    output.expect("they are in their order", found, publisher.sent[: len(found)])
-    output.check("and all are marked: some may have been delivered before", all(redelivered))
+    output.expect(
+        "the queue has no order that was never sent", len(set(found) - set(publisher.sent)), 0
+    )
+    output.expect("the queue has no order twice", len(found) - len(set(found)), 0)
+    output.expect("the orders are in the order of publishing", found, publisher.sent[: len(found)])
+    output.check("all have the redelivered flag: some may have been delivered", all(redelivered))

@@ -1,4 +1,4 @@
-"""Last chapter: the broker is killed under programs of our own client, and they continue."""
+"""The broker is killed under programs that use the native client; they continue."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class _Producer(threading.Thread):
 
 
 def unattended(output: DemoOutput, broker: DemoBroker) -> None:
-    """The broker is killed again, and programs continue by themselves"""
+    """The broker is killed again, and clients recover by themselves"""
     output.remark(
-        "A producer and a consumer of our own client are at work. They are not restarted: they "
-        "connect again, declare what they had declared, and send again what was not confirmed."
+        "A producer and a consumer use the native client. They are not restarted: they reconnect, "
+        "declare their queue again, and publish again what was not confirmed."
     )
     factory = ConnectionFactory(port=broker.native_port)
     received = _Log()
@@ -71,7 +71,7 @@ def unattended(output: DemoOutput, broker: DemoBroker) -> None:
         broker.kill()
         count = len(producer.confirmed.orders)
         output.say(f"killed after {count:,} confirmed orders")
-        output.say(f"started again in {broker.restart():.2f} s")
+        output.say(f"restarted in {broker.restart():.2f} s")
         after = producer.confirmed.wait_until(count + EACH)
         producer.stop.set()
         producer.join(_SECONDS)
@@ -80,12 +80,12 @@ def unattended(output: DemoOutput, broker: DemoBroker) -> None:
     got = received.orders
 
     again = len(got) - len(set(got))
-    output.check("the producer was at work before and after", before and after)
-    output.expect("it never saw an error", producer.error, None)
+    output.check("the producer published before and after the restart", before and after)
+    output.expect("it saw no error", producer.error, None)
     missing = len(confirmed - set(got))
-    output.expect(f"the consumer missed none of {len(confirmed):,} confirmed orders", missing, 0)
-    output.expect("and none that was never sent", len(set(got) - set(producer.sent)), 0)
+    output.expect(f"the consumer received all {len(confirmed):,} confirmed orders", missing, 0)
+    output.expect("it received no order that was never sent", len(set(got) - set(producer.sent)), 0)
     output.remark(
-        f"Delivered twice: {again}. An order that is sent again, or whose acknowledgement was "
-        "under way, may come twice; consumers must be able to live with it."
+        f"Delivered twice: {again}. An order that was published again, or not acknowledged in "
+        "time, may be delivered twice; consumers must tolerate this."
     )

@@ -31,37 +31,39 @@ def page(output: DemoOutput, broker: DemoBroker) -> None:
     parts = _PARTS.findall(found.text)
     if not parts:
         output.remark(
-            "The page was not built here (make console, with Node.js 18 or newer). What it shows "
-            "comes from the API, which needs no building:"
+            "The page is not built (make console, with Node.js 18 or newer). The API that it uses "
+            "works without it:"
         )
     else:
-        output.remark(f"At {broker.page_url} there is a page, for user guest with password guest.")
+        output.remark(f"The page is at {broker.page_url} (user guest, password guest).")
         missing = [one for one in parts if _get(broker, one).status != 200]
-        output.expect(f"it is served with its {len(parts)} files", missing, [])
+        output.expect(f"the page and its {len(parts)} files are served", missing, [])
 
     with ConnectionFactory(port=broker.native_port).new_connection() as connection:
         channel = connection.create_channel()
         channel.queue_declare(QUEUE, durable=True)
         channel.publish_batch([("", QUEUE, {"delivery_mode": 2}, "too late")] * COUNT)
         row = _api(broker, f"queues/%2F/{QUEUE}")
-        output.expect("it counts what was published just now", row["messages"], COUNT)
+        output.expect(
+            "the API counts the messages that were just published", row["messages"], COUNT
+        )
         held = channel.basic_get(QUEUE)
         row = _api(broker, f"queues/%2F/{QUEUE}")
         counts = (row["messages_ready"], row["messages_unacknowledged"])
-        output.expect("and the unacknowledged one", counts, (COUNT - 1, 1))
+        output.expect("it counts the unacknowledged message", counts, (COUNT - 1, 1))
         if held is not None:
             held.ack()
         clients = [one["client_properties"].get("product") for one in _api(broker, "connections")]
-        output.check("it knows who is connected", "headrace-python" in clients, ", ".join(clients))
+        output.check(
+            "it lists the connected clients", "headrace-python" in clients, ", ".join(clients)
+        )
     topics = {one["name"] for one in _api(broker, "topics")}
-    output.check("topics are listed too", {"orders", "jobs"} <= topics, ", ".join(sorted(topics)))
+    output.check("it lists the topics", {"orders", "jobs"} <= topics, ", ".join(sorted(topics)))
     status = _get(broker, "api/overview", password="wrong").status
-    output.expect("a wrong password shows nothing", status, 401)
+    output.expect("a wrong password is refused with status 401", status, 401)
     metrics = _get(broker, "metrics").text
     samples = [line for line in metrics.splitlines() if line and not line.startswith("#")]
-    output.check(
-        "Prometheus gets the same as figures", len(samples) > 50, f"{len(samples)} of them"
-    )
+    output.check("Prometheus can scrape the metrics", len(samples) > 50, f"{len(samples)} samples")
 
 
 def _api(broker: DemoBroker, path: str) -> Any:  # noqa: ANN401 - any JSON

@@ -12,7 +12,7 @@ def routing(output: DemoOutput, clients: Clients) -> None:
     shop.channel.exchange_declare("orders", "topic", durable=True)
     for queue, pattern in (("europe", "orders.eu.*"), ("ledger", "orders.#")):
         shop.channel.queue_bind(shop.queue(queue), "orders", pattern)
-    output.remark("Each order has a key, and each queue says which keys it wants.")
+    output.remark("Each order has a routing key; each queue is bound with a pattern.")
     output.say("  europe  orders.eu.*")
     output.say("  ledger  orders.#")
 
@@ -20,13 +20,15 @@ def routing(output: DemoOutput, clients: Clients) -> None:
     for key in keys:
         shop.publish(key, key, exchange="orders")
 
-    output.expect("europe got orders.eu.book and nothing else", drain(shop, "europe"), [*keys[:1]])
-    output.expect("ledger got all four orders, in order", drain(shop, "ledger"), [*keys[:4]])
+    output.expect(
+        "europe received orders.eu.book and nothing else", drain(shop, "europe"), [*keys[:1]]
+    )
+    output.expect("ledger received all four orders, in order", drain(shop, "ledger"), [*keys[:4]])
 
 
 def fair_sharing(output: DemoOutput, clients: Clients) -> None:
     """Work queue: three consumers share the messages"""
-    output.remark("Anna, Ben and Clara pack. The one with room gets the next order.")
+    output.remark("Anna, Ben and Clara consume from the same queue.")
     shop = clients.connect()
     queue = shop.queue("packing")
     names = ("anna", "ben", "clara")
@@ -41,13 +43,13 @@ def fair_sharing(output: DemoOutput, clients: Clients) -> None:
 
     counts = [len(worker.inbox) for worker in workers]
     seen = "  ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
-    output.check("300 orders, a hundred for each", counts == [100, 100, 100], seen)
-    output.expect("strictly in turn: anna has every third order", workers[0].bodies(), orders[::3])
+    output.check("300 orders, 100 for each consumer", counts == [100, 100, 100], seen)
+    output.expect("in rotation: anna received every third order", workers[0].bodies(), orders[::3])
 
 
 def slow_worker(output: DemoOutput, clients: Clients) -> None:
     """Prefetch: a slow consumer does not delay the others"""
-    output.remark("One of two wrappers takes a parcel and never finishes it.")
+    output.remark("One of two consumers takes a parcel and never acknowledges it.")
     shop, slow, quick = clients.connect(), clients.connect(), clients.connect()
     queue = shop.queue("wrapping")
     slow.consume(queue, prefetch=1)  # takes one, and never finishes it
@@ -59,12 +61,12 @@ def slow_worker(output: DemoOutput, clients: Clients) -> None:
 
     seen = f"slow {len(slow.inbox)}  quick {len(quick.inbox)}"
     done = (len(slow.inbox), len(quick.inbox)) == (1, 99)
-    output.check("with prefetch 1 the slow one holds 1, the quick one did 99", done, seen)
+    output.check("with prefetch 1 the slow one holds 1 parcel, the other did 99", done, seen)
 
 
 def confirms(output: DemoOutput, clients: Clients) -> None:
     """Confirms and returns"""
-    output.remark("Invoices must not get lost, so the shop asks for an answer to each.")
+    output.remark("The shop publishes invoices with confirms and the mandatory flag.")
     shop = clients.connect()
     queue = shop.queue("invoices")
     shop.channel.confirm_delivery()
@@ -73,12 +75,12 @@ def confirms(output: DemoOutput, clients: Clients) -> None:
     output.expect("20 invoices published and confirmed, none returned", returned, [False] * 20)
     output.expect("all 20 are in the queue", shop.ready(queue), 20)
     lost = shop.is_returned("no-such-queue", "invoice 21")
-    output.check("an invoice to a queue that does not exist was returned", lost)
+    output.check("an invoice for a queue that does not exist was returned", lost)
 
 
 def priorities(output: DemoOutput, clients: Clients) -> None:
     """Priorities"""
-    output.remark("Four orders come in at once: a letter, a parcel, flowers and a card.")
+    output.remark("Four orders are published: letter (0), parcel (5), flowers (9) and card (0).")
     shop = clients.connect()
     queue = shop.queue("express", {"x-max-priority": 9})
 
@@ -86,14 +88,12 @@ def priorities(output: DemoOutput, clients: Clients) -> None:
         shop.publish(queue, body, priority=priority)
 
     wanted = ["flowers", "parcel", "letter", "card"]
-    output.expect(
-        "by priority, and in order within one: " + ", ".join(wanted), drain(shop, queue), wanted
-    )
+    output.expect("delivered by priority: " + ", ".join(wanted), drain(shop, queue), wanted)
 
 
 def answers(output: DemoOutput, clients: Clients) -> None:
     """Remote calls: direct reply-to"""
-    output.remark("A buyer sends two questions without waiting; the answers find their way back.")
+    output.remark("A client sends two requests at once; replies are matched by correlation id.")
     server, buyer = clients.connect(), clients.connect()
     queue = server.queue("prices")
     prices = {"tea": "3.20", "cup": "7.50"}
@@ -113,7 +113,7 @@ def answers(output: DemoOutput, clients: Clients) -> None:
     clients.until(lambda: len(buyer.inbox) >= len(prices))
 
     got = {answer.properties.correlation_id: answer.body for answer in buyer.inbox}
-    output.expect("both answers came straight back, without a reply queue", got, prices)
+    output.expect("both replies arrived without a reply queue", got, prices)
 
 
 def drain(client: DemoClient, queue: str) -> list[str]:

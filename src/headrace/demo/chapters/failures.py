@@ -17,7 +17,7 @@ MEASURED = 10_000
 
 def poison(output: DemoOutput, clients: Clients) -> None:
     """Dead letters: a message that always fails leaves its queue"""
-    output.remark("One order makes the worker fail, again and again. The queue allows two returns.")
+    output.remark("One order always makes the worker fail; the queue's delivery limit is 2.")
     shop, worker = clients.connect(), clients.connect()
     dead = shop.queue("dead-letters")
     queue = shop.queue(
@@ -41,23 +41,24 @@ def poison(output: DemoOutput, clients: Clients) -> None:
         shop.publish(queue, body)
     clients.until(lambda: shop.ready(dead) > 0 and "good as well" in worker.bodies())
 
-    output.expect("the worker refused it three times", worker.bodies().count("poison"), 3)
-    output.check("the order behind it was not held up", "good as well" in worker.bodies())
+    output.expect("the worker received it three times", worker.bodies().count("poison"), 3)
+    output.check("the order behind it was processed", "good as well" in worker.bodies())
     found = shop.get(dead)
     output.check(
-        "then it was in the dead-letter queue", found is not None and found.body == "poison"
+        "the failing order is in the dead-letter queue",
+        found is not None and found.body == "poison",
     )
     death = _death(found)
     output.say("its x-death header:")
     for name, value in death.items():
-        output.say(f"  {name:<13} {value or '(the default one)'}")
+        output.say(f"  {name:<13} {value or '(the default exchange)'}")
     cause = (death.get("queue"), death.get("reason"), death.get("count"))
-    output.expect("x-death has queue and reason", cause, (queue, "delivery_limit", 1))
+    output.expect("the header names the queue and the reason", cause, (queue, "delivery_limit", 1))
 
 
 def delayed(output: DemoOutput, clients: Clients) -> None:
     """Delayed messages"""
-    output.remark("Three reminders are sent at once, each with a time to wait.")
+    output.remark("Three reminders are published at once, each with its own delay.")
     shop, reader = clients.connect(), clients.connect()
     kind = {"x-delayed-type": "fanout"}
     shop.channel.exchange_declare("reminders", "x-delayed-message", durable=True, arguments=kind)
@@ -71,15 +72,19 @@ def delayed(output: DemoOutput, clients: Clients) -> None:
     clients.until(lambda: len(reader.inbox) >= len(DELAYS_MS))
 
     waited = {one.body: round((one.at - sent[one.body]) * 1000) for one in reader.inbox}
-    output.expect("they arrived as now, soon, later", reader.bodies(), ["now", "soon", "later"])
+    output.expect(
+        "they were delivered in the order now, soon, later",
+        reader.bodies(),
+        ["now", "soon", "later"],
+    )
     early = [body for body, delay in DELAYS_MS if waited.get(body, 0) < delay]
     seen = "  ".join(f"{body} {ms} ms" for body, ms in waited.items())
-    output.check("none before its time (0, 150, 400 ms)", not early, seen)
+    output.check("none was delivered early (0, 150, 400 ms)", not early, seen)
 
 
 def expired(output: DemoOutput, clients: Clients) -> None:
     """Expiry"""
-    output.remark("An offer is good for 150 ms, and no consumer reads it.")
+    output.remark("An offer expires after 150 ms, and no consumer reads it.")
     shop = clients.connect()
     stale = shop.queue("stale-offers")
     dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": stale}
@@ -87,18 +92,18 @@ def expired(output: DemoOutput, clients: Clients) -> None:
 
     begun = time.monotonic()
     shop.publish(queue, "half price", expiration="150")
-    output.expect("the offer waits in its queue", shop.ready(queue), 1)
+    output.expect("the offer is in its queue", shop.ready(queue), 1)
     clients.until(lambda: shop.ready(stale) > 0)
     waited = round((time.monotonic() - begun) * 1000)
 
-    output.check("after its 150 ms it was gone from there", shop.ready(queue) == 0, f"{waited} ms")
+    output.check("it left the queue when it expired", shop.ready(queue) == 0, f"{waited} ms")
     reason = _death(shop.get(stale)).get("reason")
-    output.expect("and went to the stale offers, as expired", reason, "expired")
+    output.expect("it was dead-lettered to stale-offers with reason expired", reason, "expired")
 
 
 def lost_worker(output: DemoOutput, clients: Clients) -> None:
     """A consumer is killed and another takes over"""
-    output.remark("Ten parcels are handed to a worker, which is then killed.")
+    output.remark("A worker receives ten parcels and is killed.")
     shop = clients.connect()
     queue = shop.queue("shipping")
     parcels = [f"parcel {number}" for number in range(10)]
@@ -108,16 +113,16 @@ def lost_worker(output: DemoOutput, clients: Clients) -> None:
     command = [sys.executable, "-m", "headrace.demo.stuck_worker", clients.url, queue]
     with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as worker:
         took = clients.until(lambda: shop.ready(queue) == 0, seconds=10)
-        output.check("the first worker, a process of its own, took all ten", took)
+        output.check("the first worker, a separate process, received all ten", took)
         worker.kill()
-    output.say(f"its process {worker.pid} was killed before it acknowledged anything")
+    output.say(f"process {worker.pid} was killed before it acknowledged any of them")
 
     second = clients.connect()
     second.consume(queue, then=second.ack)
     clients.until(lambda: len(second.inbox) >= len(parcels))
-    output.expect("the second worker got all ten, in order", second.bodies(), parcels)
+    output.expect("the second worker received all ten, in order", second.bodies(), parcels)
     marked = all(delivery.redelivered for delivery in second.inbox)
-    output.check("each marked as delivered before", marked)
+    output.check("each has the redelivered flag", marked)
 
 
 def speed(output: DemoOutput, clients: Clients) -> None:
@@ -135,10 +140,10 @@ def speed(output: DemoOutput, clients: Clients) -> None:
     read = clients.until(lambda: len(reader.inbox) >= MEASURED, [reader], seconds=20)
     done = time.monotonic()
 
-    output.check(f"{MEASURED:,} messages of 100 bytes went in and came out", stored and read)
+    output.check(f"{MEASURED:,} messages of 100 bytes were published and consumed", stored and read)
     into, out = MEASURED / (published - begun), MEASURED / (done - published)
     output.say(f"measured here: {into:,.0f} messages/s in, {out:,.0f} messages/s out,")
-    output.say("with one pika client, which sets the pace: see `headrace bench`")
+    output.say("limited by the pika client; `headrace bench` measures the broker")
 
 
 def _death(delivery: CollectedMessage | None) -> dict[str, Any]:

@@ -23,8 +23,8 @@ def has_pika() -> bool:
 def three_ways(output: DemoOutput, broker: DemoBroker) -> None:
     """Publish with pika, with the native client and from a shell"""
     output.remark(
-        "With pika over AMQP, with our own client, and from a shell. All go to the exchange "
-        "counter, which sends what begins with order to the queue desk."
+        "Three programs publish to the exchange counter: one uses pika, one the native client, and "
+        "one is a shell command. Keys that begin with order. are routed to the queue desk."
     )
     wanted = []
     with ConnectionFactory(port=broker.native_port).new_connection() as connection:
@@ -37,39 +37,46 @@ def three_ways(output: DemoOutput, broker: DemoBroker) -> None:
             _order_with_pika(broker)
             wanted.append("a book")
         else:
-            output.remark("pika is not installed (pip install pika): its order is left out.")
+            output.remark("pika is not installed (pip install pika): its message is skipped.")
 
         persistent = {"delivery_mode": 2}
         reached = channel.basic_publish(EXCHANGE, "order.native", persistent, "two cups")
         wanted.append("two cups")
-        output.expect("our client learns that its order is on disk, in one queue", reached, 1)
+        output.expect("the native client's message was stored on disk, in one queue", reached, 1)
 
         sent = shell(
             *(output, broker, "publish", "-e", EXCHANGE, "-k", "order.shell"),
             *("--persistent", "three candles"),
         )
         wanted.append("three candles")
-        output.expect("the shell command confirms it with exit code 0", sent.returncode, 0)
+        output.expect("the shell command exited with status 0", sent.returncode, 0)
 
         taken = shell(output, broker, "consume", QUEUE, "--lines")
-        output.expect("all of them came, in their order", taken.stdout.splitlines(), wanted)
+        output.expect("every message was delivered, in order", taken.stdout.splitlines(), wanted)
 
         batch = [(EXCHANGE, "order.native", persistent, f"cup {n}") for n in range(BATCH)]
         queues = channel.publish_batch(batch)
-        output.expect(f"{BATCH:,} more at once, each confirmed", queues, [1] * BATCH)
+        output.expect(
+            f"{BATCH:,} more were published in one batch, each confirmed", queues, [1] * BATCH
+        )
         bodies = []
         for delivery in channel.deliveries(QUEUE):
             bodies.append(delivery.body.decode())
             delivery.ack()
             if len(bodies) == BATCH:
                 break
-        output.expect("and read back, in order", bodies, [one[3] for one in batch])
+        output.expect(
+            f"all {BATCH:,} were consumed in the same order", bodies, [one[3] for one in batch]
+        )
         missing = shell(output, broker, "get", "dusk")
-        output.check("a slip of the pen is explained", "no queue 'dusk'" in missing.stderr)
+        output.check(
+            "a misspelt queue name gets a helpful error message",
+            "no queue 'dusk'" in missing.stderr,
+        )
 
 
 def shell(output: DemoOutput, broker: DemoBroker, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of ours as a user would, and show it with what it says."""
+    """Run one of our commands as a user would, and show it with its output."""
     output.say(f"$ headrace {shlex.join(args)}")
     done = subprocess.run(
         [sys.executable, "-m", "headrace", *args],

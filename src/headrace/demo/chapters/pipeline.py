@@ -63,17 +63,17 @@ def pipeline(output: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> 
     lacking = _lacking()
     if lacking:
         output.check("Spark can run on this machine", False, lacking)
-        output.remark("The rest holds without it: headrace demo --quick.")
+        output.remark("headrace demo --quick skips this chapter.")
         return
     doors = {"web": f'queue = "{WEB}"', "counter": f'topic = "{COUNTER}"'}
     if database.is_running:
         doors["post"] = f'url = "${{DATABASE}}"\ntopic = "{POST}"'
     else:
-        output.remark("MariaDB is not installed: the orders by post are left out.")
+        output.remark("MariaDB is not installed: its source is skipped.")
     _take_orders(broker, database, doors)
     output.remark(
-        f"{ORDERS:,} orders at each of {len(doors)} doors, and one that is broken. Which shop "
-        "earns how much, and where? Two steps of SQL, in a file, say it."
+        f"{ORDERS:,} orders are in each of {len(doors)} sources, and one with invalid JSON. Two "
+        "SQL steps in a pipeline file compute the revenue of each shop and source."
     )
     file = broker.directory / "totals.toml"
     file.write_text(pipeline_text(doors))
@@ -82,17 +82,17 @@ def pipeline(output: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> 
     seconds = time.monotonic() - begun
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        output.check("the pipeline came to its end", False, last[:300])
+        output.check("the pipeline finished", False, last[:300])
         return
-    output.check("the pipeline came to its end", True, f"{seconds:.1f} s, Spark's start included")
+    output.check("the pipeline finished", True, f"{seconds:.1f} s, including the start of Spark")
     with topics.open(broker.native_url) as store:
         messages = store.consumer(TOTALS, token="demo").read(1000)
     found = totals_in(one.body for one in messages)
     for line in table(found, doors):
         output.say(line)
-    output.expect("these are the totals that plain Python computes", found, expected(doors))
+    output.expect("the totals match those computed in plain Python", found, expected(doors))
     bad = "1 bad record in " in done.stderr
-    output.check("the broken order was set aside, and is not in them", bad)
+    output.check("the invalid order was set aside as a bad record", bad)
 
 
 def _lacking() -> str:

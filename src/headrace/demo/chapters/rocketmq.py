@@ -1,4 +1,4 @@
-"""A group of RocketMQ consumers: what Java programs do with brokers of Apache, here in Python."""
+"""A group of RocketMQ consumers, in Python."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class DemoConsumer:
 def rocketmq_group(output: DemoOutput, broker: DemoBroker) -> None:
     """RocketMQ: a consumer group, a rebalance, dead letters"""
     output.remark(
-        f"The same broker is a RocketMQ: a name server at {broker.namesrv_addr}. Clients in Java, "
-        "Go, C++ and Node need no change; this one is headrace.rocketmq."
+        f"RocketMQ clients in Java, Go, C++ and Node use the same broker; its name server is "
+        f"{broker.namesrv_addr}. The client here is headrace.rocketmq."
     )
     config = ProducerConfig(producer_group="shop", namesrv_addr=broker.namesrv_addr)
     with Producer(config) as producer, _quiet():
@@ -78,13 +78,13 @@ def rocketmq_group(output: DemoOutput, broker: DemoBroker) -> None:
                 _soon(lambda: (first.done + second.done).total() >= COUNT)
                 done = first.done + second.done
                 wanted = Counter(f"parcel {number}" for number in range(COUNT))
-                claim = f"{COUNT} parcels are packed, each once; another tag is left alone"
+                claim = f"{COUNT} parcels consumed, each once; other tags are skipped"
                 output.check(claim, done == wanted, (first.done.total(), second.done.total()))
             alone = _soon(lambda: first.queues == 4)
-            output.check("one member leaves, and its queues go to the other at once", alone)
+            output.check("one member leaves, and the other takes over its queues", alone)
             producer.send(Message(TOPIC, b"a bomb", tags="box"))
             dead = _dead_letters(broker.namesrv_addr)
-    output.expect("what cannot be done ends in the dead letters, %DLQ%packers", dead, [b"a bomb"])
+    output.expect("the failing message is in the dead-letter topic %DLQ%packers", dead, [b"a bomb"])
 
 
 @contextmanager

@@ -16,20 +16,20 @@ LANES = ("low", "middle", "high")
 def in_the_broker(output: DemoOutput, broker: DemoBroker) -> None:
     """Topics with priorities and a consumer group, in the broker"""
     output.remark(
-        "A topic keeps its messages. Readers have positions: alone, or together as a group that "
-        "shares the work."
+        "A topic keeps its messages after they are read. Each consumer has its own position; the "
+        "members of a group share the messages."
     )
     with topics.open(broker.native_url) as store:
         _priorities(output, store)
         _group(output, store)
         again = store.consumer("jobs", token="late").read(COUNT)
-        output.expect("a reader that starts late still reads everything", len(again), COUNT)
+        output.expect(f"a new consumer still reads all {COUNT} messages", len(again), COUNT)
 
 
 def in_a_database(output: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:
     """The same topics in MariaDB, without a broker"""
     if (lacking := missing()) is not None:
-        output.remark(f"{lacking}: left out.")
+        output.remark(f"{lacking}: skipped.")
         return
     database.start()
     with topics.open(database.url) as store:
@@ -48,11 +48,13 @@ def _priorities(output: DemoOutput, store: topics.Store) -> None:
     consumer = store.consumer("orders", token="appid-1;sid-packer")
     batch = consumer.read(4)
     wanted = [b"high 0", b"high 1", b"middle 0", b"middle 1"]
-    output.expect("a batch is filled high, then middle, then low", [m.body for m in batch], wanted)
+    output.expect(
+        "a batch has high priority first, then middle, then low", [m.body for m in batch], wanted
+    )
     consumer.commit(batch)
     producer.append("a fire", priority="high")
     rest = [one.body for one in consumer.read(10)]
-    output.expect("a new urgent one overtakes the rest", rest, [b"a fire", b"low 0", b"low 1"])
+    output.expect("a new urgent message overtakes the rest", rest, [b"a fire", b"low 0", b"low 1"])
 
 
 def _group(output: DemoOutput, store: topics.Store) -> None:
@@ -70,4 +72,4 @@ def _group(output: DemoOutput, store: topics.Store) -> None:
     once = done == Counter(str(n).encode() for n in range(COUNT))
     output.check(f"three workers share {COUNT} jobs, each job done once", once, shares)
     lag = sum(one.messages for one in members[0].lag().values())
-    output.expect("and the group has nothing left to do", lag, 0)
+    output.expect("the lag of the group is 0", lag, 0)
