@@ -17,9 +17,17 @@ function cell(value: unknown): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Loads all rows of a list and saves them as NAME.json or NAME.csv. */
-export async function download(path: string, name: string, kind: "json" | "csv"): Promise<void> {
-  const rows = await get<Record<string, unknown>[]>(path);
+/** Loads all rows of a list. */
+export function load(path: string): Promise<Record<string, unknown>[]> {
+  return get(path);
+}
+
+/** Saves rows as NAME.json or NAME.csv. */
+export function save(
+  rows: readonly Record<string, unknown>[],
+  name: string,
+  kind: "json" | "csv",
+): void {
   const text = kind === "csv" ? csvOf(rows) : JSON.stringify(rows, null, 2);
   const type = kind === "csv" ? "text/csv" : "application/json";
   const anchor = document.createElement("a");

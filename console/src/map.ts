@@ -1,5 +1,7 @@
 /** Layout of the map: publishers, exchanges, queues and topics, readers. Pure. */
 
+import { trendOf } from "./lag";
+import { appendRecent, type Point } from "./series";
 import type { Binding, Connection, Consumer, Exchange, Group, Queue, Stats } from "./types";
 import { rateOf } from "./types";
 
@@ -10,7 +12,7 @@ export interface MapNode {
   kind: Kind;
   name: string;
   note: string; // second line
-  rate: number; // messages a second
+  rate: number | null; // messages a second; null: not known
   parts: string[]; // address of its page
   x: number;
   y: number;
@@ -39,6 +41,36 @@ export interface MapInput {
   queues: Queue[];
   consumers: Consumer[];
   groups: Group[];
+  /** Of topics and groups, by the id of their node: see offsetRates(). */
+  rates: ReadonlyMap<string, number>;
+}
+
+const SPAN = 30_000; // ms over which the rates of topics and groups are averaged
+
+function groupId(one: Group): string {
+  return `group ${one.vhost} ${one.topic || one.queue || ""} ${one.name}`;
+}
+
+/** Adds the offsets of one poll to `history` and returns how fast they advance. */
+export function offsetRates(
+  history: Map<string, Point[]>,
+  groups: readonly Group[],
+  at: number,
+): Map<string, number> {
+  for (const one of groups) {
+    const add = (id: string, field: "position" | "end"): void => {
+      const value = one.lanes.reduce((sum, lane) => sum + lane[field], 0);
+      history.set(id, appendRecent(history.get(id) ?? [], [{ at, value }], SPAN));
+    };
+    add(groupId(one), "position");
+    if (one.topic) add(`exchange ${one.vhost} topic.${one.topic}`, "end");
+  }
+  const rates = new Map<string, number>();
+  for (const [id, points] of history) {
+    const trend = trendOf(points);
+    if (trend !== null) rates.set(id, Math.max(0, trend));
+  }
+  return rates;
 }
 
 export const BOX = { width: 190, height: 44 };
@@ -54,7 +86,7 @@ export function layoutMap(input: MapInput): BrokerMap {
   const links = new Map<string, { from: string; to: string; rate: number }>();
   const add = (node: Draft): void => {
     const before = nodes.get(node.id);
-    if (before) before.rate += node.rate;
+    if (before) before.rate = (before.rate ?? 0) + (node.rate ?? 0);
     else nodes.set(node.id, node);
   };
   const connect = (from: string, to: string, rate: number): void => {
@@ -76,12 +108,14 @@ export function layoutMap(input: MapInput): BrokerMap {
 
 function addStores(input: MapInput, add: (node: Draft) => void): void {
   for (const one of input.exchanges) {
+    const id = `exchange ${one.vhost} ${one.name}`;
+    const published = rateOf(one.message_stats, "publish_in") ?? 0;
     add({
-      id: `exchange ${one.vhost} ${one.name}`,
+      id,
       kind: one.type === "x-topic" ? "topic" : "exchange",
       name: one.name.replace(/^topic\./, "") || "(default exchange)",
       note: one.type === "x-topic" ? "topic" : one.type,
-      rate: rateOf(one.message_stats, "publish_in") ?? 0,
+      rate: one.type === "x-topic" ? (input.rates.get(id) ?? null) : published,
       parts:
         one.type === "x-topic"
           ? ["topics", one.vhost, one.name.replace(/^topic\./, "")]
@@ -166,7 +200,8 @@ function addReaders(input: MapInput, add: (node: Draft) => void, connect: Connec
   }
   for (const one of input.groups) {
     const queue = one.queue ?? "";
-    const id = `group ${one.vhost} ${one.topic || queue} ${one.name}`;
+    const id = groupId(one);
+    const speed = input.rates.get(id) ?? null;
     const source = queue
       ? `queue ${one.vhost} ${queue}`
       : `exchange ${one.vhost} topic.${one.topic}`;
@@ -176,10 +211,10 @@ function addReaders(input: MapInput, add: (node: Draft) => void, connect: Connec
       kind: "group",
       name: isSpark ? one.name.slice(6) : one.name,
       note: `${isSpark ? "pipeline" : "group"}, lag ${one.messages.toLocaleString("en-US")}`,
-      rate: 0,
+      rate: speed,
       parts: queue || isSpark ? ["pipelines"] : ["groups", one.vhost, one.topic, one.name],
     });
-    connect(source, id, 0);
+    connect(source, id, speed ?? 0);
   }
 }
 
@@ -187,7 +222,7 @@ function placed(drafts: Draft[], links: { from: string; to: string; rate: number
   const columns = COLUMNS.map((kinds) =>
     drafts
       .filter((one) => kinds.includes(one.kind))
-      .sort((a, b) => b.rate - a.rate || a.name.localeCompare(b.name)),
+      .sort((a, b) => (b.rate ?? 0) - (a.rate ?? 0) || a.name.localeCompare(b.name)),
   );
   const shown = columns.map((column) => column.slice(0, MOST));
   const tallest = Math.max(1, ...shown.map((column) => column.length));

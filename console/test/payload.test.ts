@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { csvOf } from "../src/export";
-import { layoutMap, type MapInput } from "../src/map";
+import { layoutMap, type MapInput, offsetRates } from "../src/map";
 import { decodeMsgpack } from "../src/msgpack";
 import { payloadOf } from "../src/payload";
-import type { Message } from "../src/types";
+import type { Point } from "../src/series";
+import type { Group, Message } from "../src/types";
 
 function message(payload: string, encoding: "string" | "base64" = "string", headers = {}): Message {
   return {
@@ -97,11 +98,13 @@ const EMPTY: MapInput = {
   queues: [],
   consumers: [],
   groups: [],
+  rates: new Map(),
 };
 
 test("the map leads from a publisher to a consumer", () => {
   const input = {
     ...EMPTY,
+    rates: new Map([["group / q spark.daily", 2.5]]),
     connections: [
       { name: "c1", vhost: "/", user: "guest", user_provided_name: "shop", peer_host: "::1",
         publishes_to: [{ exchange: "x", routing_key: "k" }, { exchange: "", routing_key: "q" }] },
@@ -139,10 +142,26 @@ test("the map leads from a publisher to a consumer", () => {
       ["exchange", "x", "topic", 0],
       ["queue", "q", "3 ready", 5],
       ["consumer", "::1", "1 unacked", 4],
-      ["group", "daily", "pipeline, lag 9", 0],
+      ["group", "daily", "pipeline, lag 9", 2.5],
     ],
   );
   assert.equal(edges.length, 6);
   assert.ok(edges.every((one) => one.from.x < one.to.x));
   assert.deepEqual(layoutMap(EMPTY).nodes, []);
+});
+
+test("rates of topics and groups come from their offsets", () => {
+  const history = new Map<string, Point[]>();
+  const group = (position: number, end: number): Group[] =>
+    [{ name: "g", vhost: "/", topic: "t", lanes: [{ position, end }] }] as unknown as Group[];
+  assert.deepEqual([...offsetRates(history, group(0, 100), 1_000)], []);
+  assert.deepEqual(
+    [...offsetRates(history, group(50, 300), 11_000)],
+    [
+      ["group / t g", 5],
+      ["exchange / topic.t", 20],
+    ],
+  );
+  // A reset to an earlier offset is not a negative rate.
+  assert.equal(offsetRates(history, group(0, 300), 21_000).get("group / t g"), 0);
 });

@@ -76,6 +76,9 @@ def test_the_first_message_of_a_queue_is_rejected_and_redriven(console: Console,
     console.click("Send first message")
     console.sees("First message sent")
     assert (api.ready("invoices"), api.ready("failed")) == (1, 0)
+    console.sees("No messages left with this cause.")
+    expect(console.page.get_by_role("button", name="Send remaining")).to_have_count(0)
+    expect(console.page.get_by_role("button", name="Show next message")).to_have_count(0)
 
 
 def test_without_dead_letters_the_page_explains_dead_lettering(console: Console, api: Api) -> None:

@@ -65,7 +65,18 @@ def test_a_list_is_downloaded_with_its_filter(console: Console, api: Api) -> Non
     console.open("queues", name="down")
     expect(console.row("Queues", "down-1")).to_be_visible()
     with console.page.expect_download() as started:
-        console.click(".csv")
+        console.click("Download queues.csv")
     text = started.value.path().read_text("utf-8")
     assert started.value.suggested_filename == "queues.csv"
     assert [line.split(",")[0] for line in text.splitlines()] == ["name", "down-1", "down-2"]
+
+
+def test_a_table_without_paging_is_downloaded_as_well(console: Console, api: Api) -> None:
+    api.put("policies", "/", "short", pattern="^tmp", definition={"message-ttl": 60000})
+    console.open("policies")
+    expect(console.row("Policies", "short")).to_be_visible()
+    with console.page.expect_download() as started:
+        console.click("Download policies.json")
+    rows = json.loads(started.value.path().read_text("utf-8"))
+    assert [row["name"] for row in rows] == ["short"]
+    assert rows[0]["definition"] == {"message-ttl": 60000}

@@ -203,6 +203,7 @@ function LagRows(props: { rows: Lag[] }): JSX.Element {
   return (
     <Rows
       label="Lag by priority"
+      plain
       head={[
         ["Priority", "word"],
         ["Committed", "num"],

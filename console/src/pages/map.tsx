@@ -1,10 +1,12 @@
 /** Map of the broker: who publishes to what, where it goes, who reads it. */
 
 import type { JSX } from "preact";
+import { useMemo, useRef } from "preact/hooks";
 
 import { plural, rate, shortened } from "../format";
-import { BOX, layoutMap, type MapEdge } from "../map";
+import { BOX, layoutMap, type MapEdge, offsetRates } from "../map";
 import { usePoll } from "../poll";
+import type { Point } from "../series";
 import { useShared, vhost } from "../state";
 import type { Binding, Channel, Connection, Consumer, Exchange, Group, Queue } from "../types";
 import { Card, Empty, Failure, Loading, PageHead } from "../ui/basics";
@@ -15,7 +17,10 @@ const SLOW = 15_000;
 function useOf<T>(name: string, columns: string, every?: number): T[] | undefined {
   const chosen = useShared(vhost);
   const rows = usePoll<(T & { vhost?: string })[]>(url([name], { columns }), every).data;
-  return chosen === null ? rows : rows?.filter((one) => (one.vhost ?? chosen) === chosen);
+  return useMemo(
+    () => (chosen === null ? rows : rows?.filter((one) => (one.vhost ?? chosen) === chosen)),
+    [rows, chosen],
+  );
 }
 
 export function MapPage(): JSX.Element {
@@ -37,7 +42,9 @@ export function MapPage(): JSX.Element {
     "consumers",
     "consumer_tag,unacknowledged,queue,channel_details",
   );
-  const groups = useOf<Group>("groups", "name,vhost,topic,queue,messages");
+  const groups = useOf<Group>("groups", "name,vhost,topic,queue,messages,lanes");
+  const offsets = useRef(new Map<string, Point[]>());
+  const rates = useMemo(() => offsetRates(offsets.current, groups ?? [], Date.now()), [groups]);
   const chosen = useShared(vhost);
   const ready =
     connections && channels && exchanges && bindings && queues.data && consumers && groups;
@@ -56,6 +63,7 @@ export function MapPage(): JSX.Element {
             queues: (queues.data ?? []).filter((one) => chosen === null || one.vhost === chosen),
             consumers: consumers.filter((one) => chosen === null || one.queue.vhost === chosen),
             groups,
+            rates,
           })}
         />
       )}
@@ -101,7 +109,7 @@ function Drawing(props: { map: ReturnType<typeof layoutMap> }): JSX.Element {
                 <text class="map-note" x={one.x + 10} y={one.y + 35}>
                   {shortened(one.note, 22)}
                 </text>
-                {one.kind !== "group" && one.kind !== "topic" && (
+                {one.rate !== null && (
                   <text
                     class="map-rate"
                     x={one.x + BOX.width - 10}

@@ -72,6 +72,7 @@ function SharedBroker(): JSX.Element | null {
       <Card title="Nodes" flush>
         <Rows
           label="Nodes"
+          plain
           head={["Node", "State", "Address", ["Commits behind", "num"]]}
           rows={share.nodes}
           id={(one) => one.node}
@@ -266,6 +267,7 @@ function About(props: { data: Overview }): JSX.Element {
         <Card title="Ports" flush>
           <Rows
             label="Ports"
+            plain
             head={["Protocol", "Address", ["Port", "num"]]}
             rows={data.listeners}
             id={(one) => `${one.protocol}:${one.port}`}

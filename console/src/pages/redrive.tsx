@@ -372,18 +372,21 @@ function Outcome(props: {
             The destination queue has no consumers, so the outcome is not known yet.
           </p>
         )}
+        {sending === null && others === 0 && (
+          <p>
+            <span>{props.cause ? "No messages left with this cause." : "The queue is empty."}</span>{" "}
+            <a href={link(["deadletters"])}>All dead letters</a>
+          </p>
+        )}
         <div class="buttons start">
-          <button type="button" onClick={props.onAgain}>
-            Show next message
-          </button>
-          {sending === null ? (
+          {left > 0 && (
+            <button type="button" onClick={props.onAgain}>
+              Show next message
+            </button>
+          )}
+          {sending === null && others === 0 ? null : sending === null ? (
             <>
-              <button
-                type="button"
-                class="primary"
-                disabled={others === 0}
-                onClick={() => void sendRemaining()}
-              >
+              <button type="button" class="primary" onClick={() => void sendRemaining()}>
                 Send remaining {whole(others)}…
               </button>
               <label class="row">

@@ -124,9 +124,14 @@ function Report(props: { report: SavedReport }): JSX.Element {
               head={table.columns.map((name, index): string | [string, string] =>
                 table.rows.every((row) => typeof row[index] !== "string") ? [name, "num"] : name,
               )}
-              rows={table.rows.map((row, index) => ({ row, index }))}
-              id={(one) => String(one.index)}
-              cells={(one) => one.row.map(shown)}
+              rows={table.rows.map(
+                (row, index): Record<string, unknown> => ({
+                  row: index + 1,
+                  ...Object.fromEntries(table.columns.map((name, at) => [name, row[at]])),
+                }),
+              )}
+              id={(one) => String(one.row)}
+              cells={(one) => table.columns.map((name) => shown(one[name]))}
             />
           )}
           {table.note && <p class={table.rows.length > 0 ? "muted pad" : "muted"}>{table.note}</p>}

@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 
 import { ApiError } from "../api";
 import { whole } from "../format";
+import { Downloads } from "./downloads";
 
 export function Card(props: {
   title?: ComponentChildren;
@@ -194,40 +195,45 @@ export function Tabs(props: { tabs: Tab[]; current: string }): JSX.Element {
   );
 }
 
-/** Table for short lists without paging. */
+/** Table for short lists without paging; `plain` has no downloads. */
 export function Rows<T>(props: {
   label: string;
+  plain?: boolean;
   head: (string | [string, string])[]; // [label, class]: "num", "word" (not wrapped), "low" (hidden on phones)
   rows: readonly T[];
   id: (row: T) => string;
   cells: (row: T) => ComponentChildren[];
 }): JSX.Element {
   const classes = props.head.map((one) => (typeof one === "string" ? undefined : one[1]));
+  const rows = props.rows as readonly Record<string, unknown>[];
   return (
-    <div class="table-box">
-      <table aria-label={props.label}>
-        <thead>
-          <tr>
-            {props.head.map((one, index) => (
-              <th key={index} scope="col" class={classes[index]}>
-                {typeof one === "string" ? one : one[0]}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {props.rows.map((row) => (
-            <tr key={props.id(row)}>
-              {props.cells(row).map((cell, index) => (
-                <td key={index} class={classes[index]}>
-                  {cell}
-                </td>
+    <>
+      <div class="table-box">
+        <table aria-label={props.label}>
+          <thead>
+            <tr>
+              {props.head.map((one, index) => (
+                <th key={index} scope="col" class={classes[index]}>
+                  {typeof one === "string" ? one : one[0]}
+                </th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {props.rows.map((row) => (
+              <tr key={props.id(row)}>
+                {props.cells(row).map((cell, index) => (
+                  <td key={index} class={classes[index]}>
+                    {cell}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {!props.plain && <Downloads label={props.label} rows={() => rows} />}
+    </>
   );
 }
 

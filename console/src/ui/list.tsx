@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { download } from "../export";
+import { load } from "../export";
 import { singular, whole } from "../format";
 import { updateQuery, useAddress } from "../navigation";
 import { usePoll } from "../poll";
@@ -11,7 +11,7 @@ import { useShared, vhost } from "../state";
 import type { Page } from "../types";
 import { url } from "../urls";
 import { Failure, Loading } from "./basics";
-import { attempt } from "./notices";
+import { Downloads } from "./downloads";
 
 const SIZE = 50;
 
@@ -56,8 +56,6 @@ export function List<T>(props: Props<T>): JSX.Element {
     columns: props.fields,
   };
   const polled = usePoll<Page<T>>(url(parts, { page, page_size: SIZE, ...wanted }));
-  const save = (kind: "json" | "csv"): void =>
-    void attempt(() => download(url(parts, wanted), props.label.toLowerCase(), kind));
   useEffect(() => {
     // The page no longer exists.
     if (polled.error?.code === "page_out_of_range" && page > 1) updateQuery({ page: undefined });
@@ -135,17 +133,7 @@ export function List<T>(props: Props<T>): JSX.Element {
         </div>
       )}
       {data && data.page_count > 1 && <Pager page={data.page} pages={data.page_count} />}
-      {rows.length > 0 && (
-        <p class="list-foot muted">
-          Download{" "}
-          <button type="button" class="quiet" onClick={() => save("json")}>
-            .json
-          </button>
-          <button type="button" class="quiet" onClick={() => save("csv")}>
-            .csv
-          </button>
-        </p>
-      )}
+      {rows.length > 0 && <Downloads label={props.label} rows={() => load(url(parts, wanted))} />}
     </section>
   );
 }
