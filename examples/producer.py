@@ -11,7 +11,7 @@ PORT = int(os.environ.get("HEADRACE_NATIVE_PORT", "9090"))
 def main(how_many: int) -> None:
     factory = ConnectionFactory(host="127.0.0.1", port=PORT, user="guest", password="guest")
     with factory.new_connection() as connection, connection.create_channel() as channel:
-        # The consumer declares the same, so it does not matter who comes first.
+        # The consumer declares the same, so either program can start first.
         channel.exchange_declare("greetings", ExchangeType.DIRECT, durable=True)
         channel.queue_declare("hello-queue", durable=True)
         for number in range(1, how_many + 1):

@@ -1,6 +1,6 @@
 """Appends clicks of imaginary users to the topic `clicks`: python make_clicks.py [COUNT].
 
-Always the same ones. The last is by nobody, a day later, so that every visit has an end.
+Always the same ones. The last is by user "end", a day later, so that every visit has an end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def clicks(count: int, seed: int = 5) -> Iterator[dict[str, str]]:
         minutes = chance.uniform(15, 90) if breaks else chance.uniform(0, 6)
         away[user] += timedelta(minutes=minutes)
     last = max(away.values()) + timedelta(days=1)
-    yield {"user": "nobody", "page": "/", "at": last.isoformat()}
+    yield {"user": "end", "page": "/", "at": last.isoformat()}
 
 
 def append(url: str, made: Iterable[dict[str, str]], topic: str = "clicks") -> int:

@@ -51,7 +51,7 @@ def fail(channel: Channel, made: Iterable[Job]) -> int:
     declare(channel)
     wanted = list(made)
     for job in wanted:
-        if job.fate == "expired":  # nobody looks at this queue
+        if job.fate == "expired":  # no consumer reads this queue
             properties = {"delivery_mode": 2, "expiration": "1"}
             channel.basic_publish("", "jobs.waiting", properties, job.body)
             continue

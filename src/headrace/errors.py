@@ -37,7 +37,7 @@ class LoginRefused(FatalError):
 
 
 class LoginLocked(LoginRefused):
-    """Not looked at: too many failures before, or too many logins at once."""
+    """Refused unchecked: too many failures before, or too many logins at once."""
 
 
 class FrameError(FatalError):
@@ -80,7 +80,7 @@ class InternalError(FatalError):
 
 
 class ChannelError(BrokerError):
-    """Only the channel closes; the connection lives on."""
+    """Only the channel closes; the connection stays open."""
 
 
 class AccessRefused(ChannelError):
@@ -161,7 +161,7 @@ class MessageIllegal(PreconditionFailed):
 
 
 class TopicConflict(PreconditionFailed):
-    """The topic is there already, with other settings."""
+    """The topic already exists, with other settings."""
 
 
 class ClaimLost(PreconditionFailed):
@@ -173,7 +173,7 @@ class EngineUnavailable(ChannelError):
     says so, may have been done."""
 
     is_denied = False
-    """It is there and does not let us in: waiting does not help, other settings do."""
+    """The server refuses the login: waiting does not help, other settings do."""
 
 
 # -- errors at start -------------------------------------------------------------------------

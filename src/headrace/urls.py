@@ -57,7 +57,7 @@ def split_hosts(url: str, port: int) -> tuple[SplitResult, tuple[Host, ...]]:
 
 
 def parse_hosts(text: str, port: int) -> tuple[Host, ...]:
-    """The hosts in `h1:3306,h2,[::1]`; ValueError when they are none."""
+    """The hosts in `h1:3306,h2,[::1]`; ValueError when they are not hosts."""
     found = []
     for name in text.split(","):
         one = split_url(f"//{name}")

@@ -46,5 +46,14 @@ def test_errors_and_command_texts_are_looked_at() -> None:
     assert len(list(check_names.texts(tree, True))) == 2
 
 
+def test_diagrams_examples_changes_and_public_docstrings_are_looked_at() -> None:
+    looked_at = {path.relative_to(ROOT).as_posix() for path in check_names.pages()}
+    expected = {"CHANGELOG.md", "docs/diagrams/architecture.mmd", "examples/producer.py"}
+    assert expected | {"README.md", "README.zh-CN.md", "console/src/app.tsx"} <= looked_at
+    assert {"client/", "rocketmq/", "spark/", "testing/", "topics/"} <= {*check_names.USER_TEXTS}
+    quoted = ast.parse('"""`None`, or `is none`; nobody."""\n')
+    assert [text for _, text in check_names.texts(quoted, True)] == ["``, or ``; nobody."]
+
+
 def test_page_commands_errors_and_docs_have_none() -> None:
     assert check_names.main() == 0

@@ -100,7 +100,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """True until it is closed for good; also while it is reconnecting."""
+        """False once it is closed; True while it is reconnecting."""
         return self._transport.core.is_open
 
     @property

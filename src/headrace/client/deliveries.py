@@ -52,7 +52,7 @@ class CallbackQueue:
         return self._worker == get_ident()
 
     def work(self) -> None:
-        """Run a share of the jobs; come back later for the rest."""
+        """Run a share of the jobs; the rest follows later."""
         with self._state:
             self._worker = get_ident()
         left = _SHARE

@@ -1,7 +1,7 @@
 """The socket of a blocking connection, with or without TLS, and the thread that reads it.
 
 A program's threads write directly when the socket has room; the reading thread writes the rest.
-It never waits for a program, so replies and heartbeats go on whatever a program does.
+It never waits for a program, so a busy program does not delay replies and heartbeats.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Transport:
             self._thread.join(timeout)
 
     def abandon(self) -> None:
-        """In a forked child: the sockets are the parent's; only let go of our copies of them."""
+        """In a forked child: the sockets are the parent's; only close our copies of them."""
         self.lock = Condition()
         for one in (self._socket, self._alarm, self._bell):
             if one is not None:
@@ -240,7 +240,7 @@ class Transport:
         self.lock.notify_all()
 
     def _pause(self, seconds: float) -> None:
-        """Wait between two attempts; requests go on to time out meanwhile."""
+        """Wait between two attempts; requests can time out meanwhile."""
         until = time.monotonic() + seconds
         while not self._stopping and (remaining := until - time.monotonic()) > 0:
             for _ in self._selector.select(min(remaining, _TICK)):

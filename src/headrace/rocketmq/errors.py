@@ -37,7 +37,7 @@ class InvalidTopicError(SubscriptionError, ValueError):
 
 
 class InvalidSelectorError(SubscriptionError, ValueError):
-    """A selector that is none, or whose expression cannot be read."""
+    """An invalid selector, or an expression that cannot be parsed."""
 
 
 class TopicNotSubscribedError(SubscriptionError, KeyError):
@@ -109,7 +109,7 @@ class BodyError(RocketMQError):
 
 
 class OffsetStoreError(RocketMQError):
-    """Offsets could not be read or written; consumption goes on from what is stored."""
+    """Offsets could not be read or written; consumption continues from the stored ones."""
 
 
 class OffsetFileError(OffsetStoreError):
@@ -117,7 +117,7 @@ class OffsetFileError(OffsetStoreError):
 
 
 class MessagesGoneError(RocketMQError):
-    """Messages that were to be read are no longer kept; ``first`` is where to go on."""
+    """The messages to be read are no longer kept; ``first`` is the offset to continue at."""
 
     def __init__(self, queue: object, offset: int, first: int) -> None:
         super().__init__(f"{queue}: offsets {offset} to {first - 1} are gone, removed by retention")

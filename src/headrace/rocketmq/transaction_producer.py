@@ -47,7 +47,7 @@ class TransactionListener(ABC):
 
     @abstractmethod
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
-        """The broker heard nothing and asks again, perhaps after a restart of this program."""
+        """The broker has no result and checks, perhaps after a restart of this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,14 @@ class TransactionProducer(Producer):
         try:
             found = decide()
         except Exception as error:
-            logger.exception("the transaction listener failed; the broker will ask again")
+            logger.exception("the transaction listener failed; the broker will check later")
             return LocalTransactionState.UNKNOWN, repr(error)
         try:
             return LocalTransactionState(found), ""  # type: ignore[arg-type]  # found out here
         except ValueError:
             logger.error(
                 "the transaction listener returned %r, no LocalTransactionState; the broker will "
-                "ask again",
+                "check later",
                 found,
             )
             return LocalTransactionState.UNKNOWN, f"returned {found!r}"
@@ -162,5 +162,5 @@ class TransactionProducer(Producer):
             connection.post(Command(header.CODE, header.ext(), remark=reason or None))
         except RocketMQError as error:
             logger.warning(
-                "the result of a transaction was not sent, the broker will ask again: %s", error
+                "the result of a transaction was not sent, the broker will check later: %s", error
             )

@@ -29,7 +29,7 @@ class BatchSink(Protocol):
         """SinkRefused or BadOption when rows of this shape cannot be taken."""
 
     def write(self, frame: DataFrame, query: str, batch: int) -> None:
-        """All rows, in one step; nothing if that batch of that query is there already."""
+        """All rows, in one step; nothing if that batch of that query is stored already."""
 
 
 def batches_into(

@@ -121,9 +121,9 @@ class FilteringReader(BatchReader):
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream: its offsets live in Spark's checkpoint, its pin in the broker.
 
-    Spark does not note where a stream began until the first batch is done, and asks again when
-    that batch is repeated. So it is the pin that knows. Until the batch is planned it has a
-    provisional name: a pin of the query's own name means that there was a checkpoint.
+    Spark does not note where a stream began until the first batch is done, and repeats the
+    request when that batch is repeated. So it is the pin that knows. Until the batch is planned
+    it has a provisional name: a pin of the query's own name means that there was a checkpoint.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -258,8 +258,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return begin
 
     def _checked(self, begin: StreamOffset) -> tuple[StreamOffset, dict[str, ReadableSource]]:
-        """Where to go on, and the sources as they are; a missing or another one is an error, never
-        a fresh start."""
+        """Where to continue, and the sources as they are; a missing or a replaced one is an error,
+        never a fresh start."""
         sources = self.backend.sources()
         gaps = {one.gap for one in sources.values() if one.gap}
         for gap in sorted(gaps - self._gaps):
@@ -310,7 +310,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def _lost(source: ReadableSource, known: SourceOffset) -> dict[int, int]:
-    """The partitions of which more was read than is there, and where to go on in them."""
+    """The partitions of which more was read than exists, and where to continue in them."""
     lost = {one: 0 for one in known.epochs if known.next.get(one) and one not in source.epochs}
     for partition, epochs in source.epochs.items():
         there, epoch = source.ranges[partition], known.epochs.get(partition)

@@ -43,7 +43,7 @@ class BrokerSink:
         return count
 
     def publish(self, query: str, batch: int, attempts: Sequence[str]) -> None:
-        """Once more when the connection is lost before the answer: twice does no harm."""
+        """Repeated when the connection is lost before the answer: twice does no harm."""
         for is_last in (not self._options.patience, True):
             with self._connected() as connection, translated_errors():
                 try:

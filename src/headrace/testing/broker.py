@@ -84,8 +84,8 @@ class RunningBroker(Broker):
     def crash(self) -> None:
         """End it as `kill -9` would, at a moment when the disk was idle; start() comes next.
 
-        Connections are cut without a word. Messages that were not durable are gone, those
-        delivered and not acknowledged come back, and what was stored is marked redelivered.
+        Connections are cut at once. Messages that were not durable are lost, those
+        delivered and not acknowledged are ready again, and stored messages are marked redelivered.
         """
         remains = Path(tempfile.mkdtemp(prefix="crash-", dir=self.data_dir.parent))
         try:
@@ -104,7 +104,7 @@ class RunningBroker(Broker):
 def pass_time(broker: CoreBroker, clock: VirtualClock, ms: int) -> None:
     """From one moment at which something is due to the next.
 
-    A message that expires into another queue has to be there before time goes on.
+    A message that expires into another queue has to arrive before time advances.
     """
     # Housekeeping twice a second would make a day cost nine; once at the end does the same.
     housekeeping = (broker.alarms.start, broker.storage.tidy)

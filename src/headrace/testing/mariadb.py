@@ -108,7 +108,7 @@ class MariaDb:
         return True
 
     def connect(self, database: str | None) -> pymysql.connections.Connection:
-        """A connection past the engine, as anybody else could have one."""
+        """A connection that bypasses the engine."""
         import pymysql
 
         return pymysql.connect(

@@ -133,7 +133,7 @@ class Consumer:
         *,
         time: datetime | float | None = None,
     ) -> None:
-        """Go on behind these ids (per priority, or one for all), or with what was stored at
+        """Continue after these ids (per priority, or one for all), or with what was stored at
         ``time`` (a number is seconds since 1970) or later. For a group this holds for all
         members; what is out becomes void."""
         self._engine.seek(

@@ -1,4 +1,4 @@
-"""Topics of a broker, over the native protocol: the engine is there, this passes calls on."""
+"""Topics of a broker, over the native protocol: forwards calls to the engine in the broker."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class RemoteEngine:
         self, topic: str, reader: ConsumerSpec, batch: int, wait_s: float
     ) -> ReadResult:
         """The broker waits, not this thread's patience: it answers with the first message. One
-        answer holds so many messages; read again for more, as with large bodies."""
+        answer may hold fewer messages; read again for more, as with large bodies."""
         batch = min(batch, MAX_ARRAY) if batch <= _MAX_BATCH else batch
         left = wait_s
         while True:

@@ -93,7 +93,7 @@ class ConnectionCore:
 
     @property
     def is_open(self) -> bool:
-        """True until it is closed for good; also while it is reconnecting."""
+        """False once it is closed; True while it is reconnecting."""
         return self.state is not ConnectionState.CLOSED
 
     @property
@@ -252,7 +252,7 @@ class ConnectionCore:
         self.requests.lost(error)
 
     def close(self, error: HeadraceError | None = None) -> None:
-        """For good: whatever waits fails, consumers end (with the error, if there is one)."""
+        """End without reconnecting: pending requests and consumers end (with the error, if any)."""
         if self.state is ConnectionState.CLOSED:
             return
         self.lost(error or ConnectionClosed("the connection is closed"))
@@ -320,7 +320,7 @@ class ConnectionCore:
         self._advance(None)
 
     def _advance(self, reply: Mapping[str, Any] | None) -> None:
-        """The next step of the recovery; after the last one, work goes on."""
+        """The next step of the recovery; after the last one, work continues."""
         plan = self._plan
         if plan is None:
             return

@@ -105,7 +105,7 @@ def _consume(topology: Topology, channel: ChannelState, consumer: ConsumerState)
 
 
 def _attempt(step: RecoveryStep) -> Generator[RecoveryStep, Reply, Reply | None]:
-    """One step that may fail; recovery goes on without it."""
+    """One step that may fail; recovery continues without it."""
     try:
         return (yield step)
     except HeadraceError as error:

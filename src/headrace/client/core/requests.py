@@ -32,7 +32,7 @@ class ClientRequest(Generic[T]):
     repeatable: bool = False
     """May be sent a second time when a connection was lost before the answer."""
     waits: bool = True
-    """Waits for a connection when there is none; otherwise it fails at once."""
+    """Waits for a connection while reconnecting; otherwise it fails at once."""
     prepare: Callable[[], None] | None = None
     """Runs just before the request is sent, while no other is sent."""
     failed: Callable[[Exception], None] | None = field(default=None)

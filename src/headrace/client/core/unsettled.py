@@ -110,7 +110,7 @@ class Settlement(NamedTuple):
 class UnsettledDeliveries:
     """Deliveries of one channel, over all its connections.
 
-    The broker counts tags from 1 on every connection. Here they go on, so that a tag which a
+    The broker counts tags from 1 on every connection. Here they continue, so that a tag which a
     program kept over a reconnection can never settle another message.
     """
 

@@ -1,1 +1,1 @@
-"""What goes on inside a consumer. Blocking and asyncio consumers share all of it."""
+"""The inside of a consumer. Blocking and asyncio consumers share all of it."""

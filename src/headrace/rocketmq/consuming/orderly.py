@@ -221,7 +221,7 @@ class OrderlyService:
         return not self._core.needs_locks or a.cached.holds_lock(time.monotonic())
 
     async def _consume(self, a: Assignment, messages: list[MessageExt]) -> float:
-        """Seconds to pause before the queue goes on."""
+        """Seconds to pause before the queue continues."""
         core = self._core
         context = ConsumeContext(a.queue, auto_commit=core.config.enable_auto_commit)
         outcome, millis = await self._listen(a, messages, context)

@@ -181,7 +181,7 @@ class ProcessQueue:
         return not self._messages and not self._taken
 
     def bounds(self) -> tuple[int, int]:
-        """Lowest and highest offset that is cached; (-1, -1) when there is none."""
+        """Lowest and highest offset that is cached; (-1, -1) without any."""
         with self._lock:
             offsets = [*self._messages, *self._taken]
             return (min(offsets), max(offsets)) if offsets else (-1, -1)

@@ -46,9 +46,9 @@ def share_of(
     queues: Sequence[MessageQueue],
     members: Sequence[str] | None,
 ) -> list[MessageQueue] | None:
-    """The own queues of a topic; None when it cannot be said, and everything stays as it is.
+    """The own queues of a topic; `None` when unknown: nothing changes then.
 
-    ``members`` is None when no broker could be asked.
+    ``members`` is `None` when no broker answered.
     """
     if members is None or not queues:
         return None
@@ -263,9 +263,9 @@ class Rebalancer:
         self.needed.set()
 
     async def offset_moved(self, a: Assignment, offset: int) -> None:
-        """The offset we asked for does not exist (any more): go on where the broker says."""
+        """The offset we asked for does not exist (any more): continue where the broker says."""
         level = logging.INFO if a.is_new and not a.next_offset else logging.WARNING
-        logger.log(level, "%s has no offset %s; it goes on at %s", a.queue, a.next_offset, offset)
+        logger.log(level, "%s has no offset %s; continuing at %s", a.queue, a.next_offset, offset)
         await self.reset(a, offset)
 
     async def reset(self, a: Assignment, offset: int) -> None:

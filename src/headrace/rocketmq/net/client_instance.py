@@ -86,10 +86,10 @@ _AGAIN_S: Final = 30.0  # a broker that restarts often does not keep consumers w
 
 
 class RestartedBrokers:
-    """When brokers have come back. Only in the loop's thread.
+    """When brokers are reachable again. Only in the loop's thread.
 
     For a moment a restarted broker knows only the members that reconnected quickly: a consumer
-    that believed its list would take queues which the others still consume.
+    that trusted its list would take queues which the others still consume.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -288,7 +288,7 @@ class ClientInstance:
         return self.routes.addresses(masters_only=self._masters_only)
 
     async def beat(self) -> None:
-        """A heartbeat to every broker; those that are away are named in the health state."""
+        """A heartbeat to every broker; unreachable ones are named in the health state."""
         await asyncio.gather(*(self._beat_one(one) for one in self.broker_addresses()))
 
     async def _beat_one(self, address: str) -> None:

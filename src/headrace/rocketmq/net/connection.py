@@ -201,7 +201,7 @@ class Connection:
             self._lost("closed by this program")
 
     def abandon(self) -> None:
-        """In a forked child: let go of the socket, which belongs to the parent."""
+        """In a forked child: close our copy of the socket, which belongs to the parent."""
         made, self._socket, self.is_open = self._socket, None, False
         if made is not None:
             made.close()

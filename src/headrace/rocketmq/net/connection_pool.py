@@ -178,7 +178,7 @@ class ConnectionPool:
         raise found if found is not None else ConnectionLostError(f"{address} is gone")
 
     def ask_lazily(self, address: str, command: Command, done: Done, timeout: float) -> bool:
-        """Send over a connection that is open; False when there is none."""
+        """Send over an open connection; False without one."""
         found = self._open.get(address)
         if found is None or not found.is_open:
             return False

@@ -49,7 +49,7 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def read_offset(self, queue: MessageQueue, read_type: ReadOffsetType) -> int:
-        """The offset, -1 when there is none; an exception when the store fails."""
+        """The offset, -1 without one; an exception when the store fails."""
 
     def remove_offset(self, queue: MessageQueue) -> None:  # noqa: B027 - need not be overridden
         """Forget a queue in memory, which another member has now; what is stored stays."""
@@ -166,4 +166,4 @@ class TableOffsetStore(OffsetStore):
 
     @abstractmethod
     def _stored_offset(self, queue: MessageQueue) -> int:
-        """What is stored, -1 when there is none."""
+        """The stored offset, -1 without one."""

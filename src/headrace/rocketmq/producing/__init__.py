@@ -1,1 +1,1 @@
-"""What goes on inside a producer. Blocking and asyncio producers share all of it."""
+"""The inside of a producer. Blocking and asyncio producers share all of it."""

@@ -1,4 +1,4 @@
-"""One request on its way to a handler: who asks, for what, with which body."""
+"""One request on its way to a handler: its user, its target, its body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON objects from bodies. Large ones are read in slices, so that the event loop goes on."""
+"""JSON objects from bodies. Large ones are read in slices, so that the event loop continues."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def _written(ms: int) -> str:
 class SampleWindow:
     """Which samples the caller wants to see: `age` seconds back, one every `step`.
 
-    RabbitMQ's tools get zeros for the time before the first one; who asks for those that are
+    RabbitMQ's tools get zeros for the time before the first one; a request for those that are
     ``known`` gets no others.
     """
 

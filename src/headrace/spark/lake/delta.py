@@ -135,7 +135,7 @@ class WrittenFile:
 
 
 def open_table(root: str, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
-    """The table, made if there is none; SinkRefused when it has other columns."""
+    """The table, created if it does not exist; SinkRefused when it has other columns."""
     try:
         table = DeltaTable(root)
     except TableNotFoundError:

@@ -49,7 +49,7 @@ _LOGICAL: Mapping[str, DataType] = {
 
 
 def avro_type(schema: str) -> StructType:
-    """The columns of an Avro record; BadOption when it is none."""
+    """The columns of an Avro record; BadOption for any other schema."""
     try:
         value = json.loads(schema)
     except ValueError as error:

@@ -90,7 +90,7 @@ class PipelineRunner:
     def run(self) -> State:
         """Run until ``stop`` is set, or with ``once`` until everything is read.
 
-        PipelineFailed when a query fails; what was committed stays, a restart goes on from there.
+        PipelineFailed when a query fails; what was committed stays, a restart continues from there.
         """
         self._since = _now()
         self._master = self.spark.sparkContext.master
@@ -295,7 +295,7 @@ def _readers(pipeline: Pipeline, sink: str) -> Iterator[ReadOptions]:
 
 
 def committed(spark: SparkSession, checkpoint: str) -> list[StreamOffset]:
-    """Where the last batch that the commit log has ends; nothing when there is none."""
+    """Where the last batch that the commit log has ends; nothing without a batch."""
     jvm, java = spark._jvm, spark.sparkContext._jsc
     assert jvm is not None
     path = jvm.org.apache.hadoop.fs.Path(checkpoint, "commits")

@@ -93,7 +93,7 @@ def attached(frame: DataFrame, spec: SinkSpec) -> DataStreamWriter:
 
 
 def check_sink(frame: DataFrame, spec: SinkSpec) -> None:
-    """Without writing anything or asking anybody."""
+    """Without writing anything or connecting to a server."""
     sink = sink_for(spec)
     if sink is not None:
         sink.check(frame)

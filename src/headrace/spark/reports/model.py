@@ -57,7 +57,7 @@ class Report:
 
 
 def seconds_of(window: str) -> int:
-    """The width of a step; BadOption when it is none."""
+    """The width of a step; BadOption when it is not a duration."""
     found = _WIDTH.fullmatch(window.strip())
     if found is None or not int(found[1]):
         raise BadOption(f"--window: wanted e.g. '5 minutes', not {window!r}")

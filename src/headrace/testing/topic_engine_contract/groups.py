@@ -26,7 +26,7 @@ def bodies(taken: ReadResult) -> list[str]:
 def take_over(
     engine: TopicEngine, topic: str, reader: ConsumerSpec, batch: int = 100
 ) -> ReadResult:
-    """Read until something is there: the lease of another member must end first."""
+    """Read until there is a message: the lease of another member must end first."""
 
     def read() -> ReadResult | None:
         taken = engine.read(topic, reader, batch)

@@ -123,7 +123,7 @@ async def _aliveness(call: ApiRequest) -> Reply:
     )
     run = queue.take_one()
     if run is None:
-        return _failed("the test message did not come back")
+        return _failed("the test message was not received")
     taker = Consumer(queue, DetachedChannel(), "")
     queue.delivered(taker, run, 1)
     queue.acknowledge(SettledRange(taker, run, 0, 1))

@@ -174,7 +174,7 @@ _NO_CONSUMERS: Row = {
 
 
 def _head_timestamp(queue: Queue) -> int | None:
-    """The `timestamp` that the publisher gave the next message, if it is at hand."""
+    """The `timestamp` that the publisher gave the next message, if it is in memory."""
     if not queue.backlog.count:
         return None
     run = next(iter(queue.backlog.runs()), None)

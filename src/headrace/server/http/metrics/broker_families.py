@@ -255,7 +255,7 @@ def own_families(management: ManagementContext) -> Iterator[Metric]:
     for name in ("expired", "dropped", "dead_lettered", "returned"):
         yield counter(f"headrace_messages_{name}", f"Messages {name.replace('_', '-')}",
                       total[name])  # fmt: skip
-    yield counter("headrace_logins_locked", "Logins refused without a look at the password",
+    yield counter("headrace_logins_locked", "Logins refused before the password was checked",
                   broker.users.logins.counts.locked)  # fmt: skip
     yield gauge("headrace_vhosts", "Vhosts", len(broker.vhosts))
 

@@ -1,7 +1,7 @@
 """/metrics for Prometheus: sums by default, single queues and connections on request.
 
 Numbers are read per request and turned into text in a thread, so that a broker with many
-queues goes on while they are written.
+queues continues while they are written.
 """
 
 from __future__ import annotations

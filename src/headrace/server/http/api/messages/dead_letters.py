@@ -54,7 +54,7 @@ def death_of(content: bytes) -> Mapping[str, object] | None:
 
 
 async def _scan(queue: Queue, groups: dict[Cause, _DeathGroup]) -> int:
-    """Sort the queue's dead letters into groups; returns how many messages were looked at."""
+    """Sort the queue's dead letters into groups; returns how many messages were scanned."""
     start = looked = 0
     while looked < PER_QUEUE and not queue.deleted:
         seen = look(queue, start, SLICE)

@@ -21,7 +21,7 @@ _ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true",
 
 
 class DetachedChannel:
-    """Where a channel is asked for and there is none: never subscribed, so never called."""
+    """For calls that need a channel: never subscribed, so never called."""
 
     connection: object = None
 
