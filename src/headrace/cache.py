@@ -22,6 +22,6 @@ class BoundedCache(dict[K, V]):
         """Add a value and return it."""
         if len(self) >= self.limit:
             for old in list(islice(self, (self.limit + 1) // 2)):
-                del self[old]
+                self.pop(old, None)  # another thread may do the same
         self[key] = value
         return value

@@ -157,6 +157,19 @@ def test_a_slow_member_releases_them(
     assert taken.messages[0].id == result.messages[0].id + 1
 
 
+def test_a_member_that_becomes_slow_does_not_keep_them(
+    engine: MySqlEngine, sql: pymysql.cursors.Cursor
+) -> None:
+    """Each read would keep hundreds of messages from idle members for another moment."""
+    leases = set()
+    result, last = quick(engine, sql)
+    while result.messages[0].id < last - 1:
+        sql.execute("SELECT lease_until_ms FROM msg_l_t WHERE attempts=0")
+        leases.update(sql.fetchall())
+        result = engine.commit_and_read("t", ONE, result.claim, 1)
+    assert len(leases) == 1
+
+
 @pytest.mark.parametrize("is_here", [True, False])
 def test_a_higher_priority_comes_first(
     engine: MySqlEngine,

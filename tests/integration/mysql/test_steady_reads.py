@@ -121,6 +121,27 @@ def test_a_commit_is_done_even_if_the_offset_for_others_cannot_be_written(
     assert ids(engine.read("t", READER, 1)) == [("middle", 2)]
 
 
+def test_the_offset_for_others_is_not_that_of_before_a_reset(
+    engine: MySqlEngine, sql: pymysql.cursors.Cursor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(engine, 10)
+    engine.commit("t", READER, engine.read("t", READER, 10).claim)
+    sql.execute("UPDATE msg_c_t SET `offset`=0")
+    real = DbConnection.run
+
+    def late(self: DbConnection, text: str, values: object = ()) -> int:
+        if "GREATEST(`offset`" in text:
+            monkeypatch.setattr(DbConnection, "run", real)
+            engine.seek("t", READER, positions={Priority.MIDDLE: 2})
+        return real(self, text, values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DbConnection, "run", late)
+    monkeypatch.setattr(group_reads, "_KEEP_S", 0.0)
+    assert not engine.read("t", READER, 1).messages
+    sql.execute("SELECT `offset` FROM msg_c_t WHERE priority='middle'")
+    assert sql.fetchall() == ((2,),)
+
+
 def test_a_read_that_fails_behind_its_commit_does_not_say_that_nothing_was_done(
     engine: MySqlEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +154,28 @@ def test_a_read_that_fails_behind_its_commit_does_not_say_that_nothing_was_done(
     assert "nothing was done" not in str(caught.value)
     with pytest.raises(ClaimLost):  # it is committed
         engine.commit("t", READER, result.claim)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_lost_answer_leaves_no_doubt_about_what_is_unknown(
+    engine: MySqlEngine, monkeypatch: pytest.MonkeyPatch, commits: bool
+) -> None:
+    append(engine, 10)
+    result = engine.read("t", READER, 1)
+    if not commits:
+        engine.commit("t", READER, result.claim)
+
+    def lose(*_: object) -> None:
+        raise Fault(2013, "Lost connection to MySQL server during query")
+
+    monkeypatch.setattr(DbConnection, "change", lose)
+    with pytest.raises(EngineUnavailable) as caught:
+        if commits:
+            engine.commit_and_read("t", READER, result.claim, 1)
+        else:
+            engine.read("t", READER, 1)
+    assert ("the commit may have been done" in str(caught.value)) is commits
+    assert "what it handed out comes again after the lease" in str(caught.value)
 
 
 def test_what_is_left_at_the_end_is_read_with_fewer_messages(engine: MySqlEngine) -> None:

@@ -52,6 +52,7 @@ class GroupReads:
     def _read(self, topic: str, reader: ConsumerSpec, limit: int, acks: list[Key]) -> ReadResult:
         found, start = self._context.catalog.get(topic), time.monotonic()
         member = (topic, reader.group, reader.token)
+        unknown = f"{COMMITTED}; {HANDED_OUT}" if acks else HANDED_OUT
 
         def work(session: DbConnection) -> ReadResult:
             bodies = BodyReader(self._context.body_sizes)
@@ -86,7 +87,7 @@ class GroupReads:
                 session, topic, reader, bounds, limit, bodies, acks, held, messages, released
             )
 
-        result = self._context.run(topic, work, unknown=HANDED_OUT)
+        result = self._context.run(topic, work, unknown=unknown)
         self._ahead.has_read(member, limit, start, is_full=len(result.messages) == limit)
         return result
 

@@ -308,8 +308,9 @@ def keep_offsets(session: DbConnection, topic: str, group: str | None = None) ->
     )
     for number, _, done in rows:
         session.run(
-            f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s) WHERE id=%s",
-            (done, number),
+            f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s) "
+            "WHERE id=%s AND claimed>=%s",  # not after a reset in between
+            (done, number, done),
         )
 
 

@@ -9,8 +9,8 @@ into the row that the member has for what is handed out, in one UPDATE: both row
 2. They are not handed out yet: their row counts no attempt.
 3. While there are some, what others append with a higher priority, or make due again, is looked
    for every 50 ms; what this process does, with every read.
-4. They are released when anything else is to be read, or the member closes; otherwise the lease
-   ends.
+4. They are released when anything else is to be read, or the member closes. Their lease is not
+   renewed: a member that becomes slow does not keep them from others for longer.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class IdsAhead:
     rows: Sequence[tuple[Any, ...]]
     news: tuple[object, ...]
     looked_at: float
-    used_at: float
+    claimed_at: float
     place: int = 0
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() > self.used_at + LEASE_MS / 1000
+        return time.monotonic() > self.claimed_at + LEASE_MS / 1000
 
 
 class ReadAhead:
@@ -143,17 +143,16 @@ def hand_over(
     if len(rows) < limit or row == ids.key[0]:
         return None
     last = ids.end if ids.place + limit == len(ids.rows) else rows[-1][0]
-    epoch, now = new_epoch(), time.monotonic()
+    epoch = new_epoch()
     rest = (last + 1, ids.end) if last < ids.end else (0, 0)
     sql = _hand_over_sql(topic, ids.priority, bool(acks)).format(
         row=row, ahead=ids.key[0], known=ids.key[1], epoch=epoch, start=ids.start, last=last,
-        rest=rest[0], end=rest[1], lease=reader.lease_ms, moment=LEASE_MS,
-        held=acks[0][1] if acks else 0,
+        rest=rest[0], end=rest[1], lease=reader.lease_ms, held=acks[0][1] if acks else 0,
     )  # fmt: skip
     if not session.run(sql, (reader.group, reader.token)):
         return None
     piece = ClaimRange(ids.priority, ids.start, last, 1)
-    ids.key, ids.start, ids.used_at = (ids.key[0], epoch), last + 1, now
+    ids.key, ids.start = (ids.key[0], epoch), last + 1
     ids.place += limit
     return ClaimedRange(row, epoch, piece), rows
 
@@ -165,8 +164,7 @@ def _hand_over_sql(topic: str, priority: Priority, is_commit: bool) -> str:
         f"UPDATE {table} r STRAIGHT_JOIN {table} a "
         f"SET r.start_id={{start}},r.end_id={{last}},r.priority='{priority.label}',"
         f"r.epoch={{epoch}},r.attempts=1,r.lease_until_ms={NOW}+{{lease}},"
-        "a.start_id={rest},a.end_id={end},a.epoch={epoch},"
-        f"a.lease_until_ms={NOW}+{{moment}} "
+        "a.start_id={rest},a.end_id={end},a.epoch={epoch} "
         "WHERE r.id={row} AND r.group_id=%s AND r.token=%s AND r.nacked IS NULL "
         "AND a.id={ahead} AND a.epoch={known} AND a.end_id>0 AND "
     )
