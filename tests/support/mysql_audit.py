@@ -16,7 +16,8 @@ Cursor = pymysql.cursors.Cursor
 
 
 def watch(cursor: Cursor, topic: str) -> None:
-    """From now on every range of the topic that somebody ends is noted."""
+    """From now on every range of the topic that somebody ends is noted, with its row left empty or
+    used for the next range; not those that were claimed ahead and never handed out."""
     cursor.execute(
         "CREATE TABLE ended (id BIGINT AUTO_INCREMENT PRIMARY KEY, group_id VARCHAR(255) NOT NULL, "
         "priority VARCHAR(6) NOT NULL, start_id BIGINT NOT NULL, end_id BIGINT NOT NULL, "
@@ -24,7 +25,8 @@ def watch(cursor: Cursor, topic: str) -> None:
     )
     cursor.execute(
         f"CREATE TRIGGER note_ended AFTER UPDATE ON msg_l_{topic} FOR EACH ROW BEGIN "
-        "IF OLD.end_id > 0 AND NEW.end_id = 0 THEN "
+        "IF OLD.end_id > 0 AND OLD.attempts > 0 AND (NEW.end_id = 0 OR "
+        "NEW.start_id <> OLD.start_id OR NEW.priority <> OLD.priority) THEN "
         "INSERT INTO ended (group_id,priority,start_id,end_id,token) VALUES "
         "(OLD.group_id,OLD.priority,OLD.start_id,OLD.end_id,OLD.token); END IF; END"
     )
