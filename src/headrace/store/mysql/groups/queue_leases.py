@@ -15,7 +15,6 @@ from headrace.store.mysql import tables
 from headrace.store.mysql.context import COMMITTED, MySqlContext, check_reader
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
-from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import DEFAULT_LEASE_MS, ConsumerSpec, StoredMessage
@@ -56,10 +55,34 @@ class QueueLeases:
             raise BadTopicValue(
                 f"topic {topic!r} has no queue {queue}: queues are 0 to {found.queues - 1}"
             )
+        if reader.group is None:
+            raise BadTopicValue("queues are leased by members of a group")
+        group, table, row = (
+            reader.group,
+            tables.cursors(topic),
+            (reader.group, queue, priority.label),
+        )
 
         def work(session: DbConnection) -> QueueLease | None:
             bounds = self._context.readable(session, found)[priority]
-            return lease(session, topic, reader, priority, queue, bounds)
+            session.run(
+                f"INSERT IGNORE INTO {table} (group_id,token,priority,queue_id,`offset`,epoch) "
+                "VALUES (%s,%s,%s,%s,%s,%s)",
+                (group, _ROW_TOKEN, priority.label, queue, group_rows.start_of(reader, bounds),
+                 group_rows.new_epoch()),
+            )  # fmt: skip
+            with session.transaction():
+                count = session.run(
+                    f"UPDATE {table} SET owner=%s, epoch=epoch+1, lease_until_ms={NOW}+%s "
+                    f"WHERE {_THIS} AND (owner IS NULL OR owner=%s OR lease_until_ms<{NOW})",
+                    (reader.token, reader.lease_ms, *row, reader.token),
+                )
+                if not count:
+                    return None
+                [(epoch, position)] = session.rows(
+                    f"SELECT epoch,`offset` FROM {table} WHERE {_THIS}", row
+                )
+            return QueueLease(group, reader.token, priority, queue, int(epoch), int(position))
 
         return self._context.run(topic, work, repeatable=True)
 
@@ -73,7 +96,12 @@ class QueueLeases:
 
         def work(session: DbConnection) -> list[StoredMessage]:
             bounds = self._context.readable(session, found)[held.priority]
-            return read(session, topic, held, position, bounds, limit)
+            rows = session.rows(
+                f"SELECT {SELECTED} FROM {tables.messages(topic, held.priority)} "
+                f"WHERE queue_id=%s AND id>%s AND id<=%s AND flags=0 ORDER BY id LIMIT {limit}",
+                (held.queue, max(position, bounds.low - 1), bounds.stable),
+            )
+            return [message_of(row, held.priority, 1) for row in rows]
 
         return self._context.run(topic, work, repeatable=True)
 
@@ -81,80 +109,24 @@ class QueueLeases:
         self, topic: str, held: QueueLease, position: int, lease_ms: int = DEFAULT_LEASE_MS
     ) -> None:
         """Everything of the queue up to that id is done; the lease starts again. ClaimLost."""
-        work = partial(commit, topic=topic, held=held, position=position, lease_ms=lease_ms)
-        self._context.run(topic, work, unknown=COMMITTED)
+        sql = (
+            f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s), "
+            f"lease_until_ms={NOW}+%s WHERE {_THIS} AND owner=%s AND epoch=%s "
+            f"AND lease_until_ms>={NOW}"
+        )
+        values = (position, lease_ms, *held.row, held.token, held.epoch)
+        work = partial(DbConnection.run, sql=sql, values=values)
+        if not self._context.run(topic, work, unknown=COMMITTED):
+            raise ClaimLost(
+                f"{held.token!r} does not hold the lease of queue {held.queue} (priority "
+                f"{held.priority.label}) of topic {topic!r} any more; nothing was committed"
+            )
 
     def release(self, topic: str, held: QueueLease) -> None:
         """Another member may have it at once."""
-        self._context.run(topic, partial(release, topic=topic, held=held), repeatable=True)
-
-
-def lease(
-    session: DbConnection,
-    topic: str,
-    reader: ConsumerSpec,
-    priority: Priority,
-    queue: int,
-    bounds: Bounds,
-) -> QueueLease | None:
-    """The queue, if no other member holds it."""
-    if reader.group is None:
-        raise BadTopicValue("queues are leased by members of a group")
-    row = (reader.group, queue, priority.label)
-    session.run(
-        f"INSERT IGNORE INTO {tables.cursors(topic)} "
-        "(group_id,token,priority,queue_id,`offset`,epoch) VALUES (%s,%s,%s,%s,%s,%s)",
-        (reader.group, _ROW_TOKEN, priority.label, queue, group_rows.start_of(reader, bounds),
-         group_rows.new_epoch()),
-    )  # fmt: skip
-    with session.transaction():
-        count = session.run(
-            f"UPDATE {tables.cursors(topic)} SET owner=%s, epoch=epoch+1, "
-            f"lease_until_ms={NOW}+%s WHERE {_THIS} "
-            f"AND (owner IS NULL OR owner=%s OR lease_until_ms<{NOW})",
-            (reader.token, reader.lease_ms, *row, reader.token),
+        sql = (
+            f"UPDATE {tables.cursors(topic)} SET owner=NULL, lease_until_ms=0 WHERE {_THIS} "
+            "AND owner=%s AND epoch=%s"
         )
-        if not count:
-            return None
-        [(epoch, position)] = session.rows(
-            f"SELECT epoch,`offset` FROM {tables.cursors(topic)} WHERE {_THIS}", row
-        )
-    return QueueLease(reader.group, reader.token, priority, queue, int(epoch), int(position))
-
-
-def read(
-    session: DbConnection, topic: str, held: QueueLease, after: int, bounds: Bounds, limit: int
-) -> list[StoredMessage]:
-    """The next messages of the queue, in order."""
-    rows = session.rows(
-        f"SELECT {SELECTED} FROM {tables.messages(topic, held.priority)} "
-        f"WHERE queue_id=%s AND id>%s AND id<=%s AND flags=0 ORDER BY id LIMIT {limit}",
-        (held.queue, max(after, bounds.low - 1), bounds.stable),
-    )
-    return [message_of(row, held.priority, 1) for row in rows]
-
-
-def commit(
-    session: DbConnection, topic: str, held: QueueLease, position: int, lease_ms: int
-) -> None:
-    """Commit everything up to ``position`` and restart the lease; ClaimLost."""
-    count = session.run(
-        f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s), "
-        f"lease_until_ms={NOW}+%s WHERE {_THIS} AND owner=%s AND epoch=%s "
-        f"AND lease_until_ms>={NOW}",
-        (position, lease_ms, *held.row, held.token, held.epoch),
-    )
-    if not count:
-        raise ClaimLost(
-            f"{held.token!r} does not hold the lease of queue {held.queue} (priority "
-            f"{held.priority.label}) of topic {topic!r} any more; nothing was committed"
-        )
-
-
-def release(session: DbConnection, topic: str, held: QueueLease) -> None:
-    """Another member may take it at once."""
-    session.run(
-        f"UPDATE {tables.cursors(topic)} SET owner=NULL, lease_until_ms=0 WHERE {_THIS} "
-        "AND owner=%s AND epoch=%s",
-        (*held.row, held.token, held.epoch),
-    )
+        values = (*held.row, held.token, held.epoch)
+        self._context.run(topic, partial(DbConnection.run, sql=sql, values=values), repeatable=True)
