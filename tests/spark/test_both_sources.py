@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from struct import pack_into, unpack_from
 from typing import Any
+from zlib import crc32
 
 import pika
 import pytest
 
 from headrace.bulk.client import BulkConnection
+from headrace.bulk.read_plan import ReadPlan
 from headrace.client.settings import Settings
 from headrace.spark.errors import reason_of
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.payloads import Op
+from headrace.wire.record_layout import COUNT_AT, HEAD_SIZE_AT
+from support.rocketmq.sql_expressions import MATCHED, NOT_MATCHED, PROPERTIES
 from support.spark_lab import sessions
 
 ROWS = 400
@@ -192,3 +197,138 @@ def test_a_damaged_message_is_the_same_error_at_the_same_offset(
                 reasons.append(reason_of(caught.value))
             assert reasons[0] == reasons[1]
             assert f"offset {offset}: their checksums are wrong" in reasons[0]
+
+
+def rewrite(
+    broker: RunningBroker, offset: int, change: Callable[[bytes], bytes], **what: str
+) -> bytes:
+    """Change the content of a message on the disk; its sums fit again. What it was before."""
+    with BulkConnection(Settings(port=broker.native_port)) as bulk:
+        wanted = {**what, "uuid": bulk.sources([what])[0].uuid, "seeds": True}
+        found = bulk.call(Op.LOCATE, start=offset, end=offset + 1, **wanted)
+    piece = ReadPlan.decode(found["job"]).pieces[0]
+    path = Path(found["files"][0][0])
+    data = bytearray(path.read_bytes())
+    at = int.from_bytes(piece.positions[:8], "little") - piece.base
+    (head_size,), (count,) = (
+        unpack_from("<I", data, at + HEAD_SIZE_AT),
+        unpack_from("<I", data, at + COUNT_AT),
+    )
+    table, number = (
+        at + head_size - 8 * count,
+        offset - int.from_bytes(piece.first_offsets[:8], "little"),
+    )
+    lengths = unpack_from(f"<{count}I", data, table)
+    start = at + head_size + sum(lengths[:number])
+    before = bytes(data[start : start + lengths[number]])
+    new = change(before)
+    assert len(new) == lengths[number]
+    data[start : start + len(new)] = new
+    pack_into("<I", data, table + 4 * (count + number), crc32(new))
+    pack_into("<I", data, at, crc32(data[at + 4 : at + head_size], piece.seed))
+    with path.open("r+b") as file:
+        file.write(data)
+    return before
+
+
+def _with(place: int, value: bytes) -> Callable[[bytes], bytes]:
+    return lambda content: content[:place] + value + content[place + len(value) :]
+
+
+def _instead(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    return lambda content: content.replace(old, new)
+
+
+TOPIC, QUEUE = {"topic": "t"}, {"queue": "q"}
+MALFORMED = {
+    "key longer than the entry": (TOPIC, _with(2, b"\xff\xff")),
+    "properties longer than the entry": (TOPIC, _with(12, b"\xff" * 4)),
+    "name longer than its map": (TOPIC, _instead(b"\xa4name", b"\xbfname")),
+    "map that is cut short": (TOPIC, _instead(b"\x81\xa4", b"\x82\xa4")),
+    "no map": (TOPIC, _instead(b"\x81\xa4", b"\xc1\xa4")),
+    "value that is no text": (TOPIC, _instead(b"\xa5value", b"\x01value")),
+    "header longer than the content": (QUEUE, _with(3, b"\xff" * 4)),
+    "header without flags": (QUEUE, _with(3, bytes(4))),
+    "flags of missing properties": (QUEUE, _with(19, b"\xff\xfc")),
+    "header of no type": (QUEUE, _instead(b"\4nameS", b"\4name\1")),
+    "name longer than its table": (QUEUE, _instead(b"\4nameS", b"\xffnameS")),
+    "body longer than the content": (QUEUE, _with(11, b"\x7f")),
+    "frame longer than the body": (QUEUE, _instead(b"\0\0\0\6body", b"\0\0\0\7body")),
+}
+
+
+def test_a_malformed_content_is_the_same_error_at_the_same_offset(
+    spark: Any,  # noqa: ANN401
+    tmp_path: Path,
+    byte_path: str,
+) -> None:
+    """The broker does not store such: its sums fit, so the disk has not done it."""
+    with run_broker(data_dir=tmp_path) as broker:
+        with BulkConnection(Settings(port=broker.native_port)) as bulk:
+            bulk.call(Op.TOPIC_DECLARE, name="t", queues=1)
+            bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
+            bodies: list[dict[str, object]] = [{"body": b"body %d" % n} for n in range(5)]
+            given: dict[str, object] = {"key": "k", "properties": {"name": "value"}}
+            bulk.call(Op.APPEND, topic="t", batch=[one | given for one in bodies])
+            headers = {"delivery_mode": 2, "headers": {"name": "value"}}
+            given = {"exchange": "", "key": "q", "properties": headers}
+            bulk.call(Op.PUBLISH, batch=[one | given for one in bodies])
+        for case, (what, change) in MALFORMED.items():
+            before = rewrite(broker, 3, change, **what)
+            reasons = []
+            for form in ("headrace", "headrace-python"):
+                with pytest.raises(Exception, match="headrace") as caught:
+                    read(spark, broker, form, **what)
+                reasons.append(reason_of(caught.value))
+            assert (case, reasons[0]) == (case, reasons[1])
+            assert "offset 3: its content is malformed" in reasons[0]
+            rewrite(broker, 3, lambda _, before=before: before, **what)  # type: ignore[misc]
+            assert len(read(spark, broker, "headrace", **what)) == 5
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "priority > 100 OR h IS NOT NULL",
+        "type = 'a' AND NOT (app_id IS NULL)",
+        "f < 0.5",
+        "'a' = type",
+    ],
+)
+def test_both_sources_choose_the_same_rows_of_a_queue(
+    spark: Any,  # noqa: ANN401
+    broker: RunningBroker,
+    byte_path: str,
+    selector: str,
+) -> None:
+    what = {"queue": "orders,other", "selector": selector}
+    ours = read(spark, broker, "headrace", **what)
+    assert ours == read(spark, broker, "headrace-python", **what)
+    assert 0 < len(ours) < 400
+
+
+def test_both_sources_choose_the_same_rows_of_a_topic(
+    spark: Any,  # noqa: ANN401
+    broker: RunningBroker,
+) -> None:
+    for selector in ("TAGS = 'a' OR KEYS = 'a'", "token = 'p' AND p0 <> ''", "KEYS CONTAINS 'ю'"):
+        what = {"topic": "events", "selector": selector}
+        ours = read(spark, broker, "headrace", **what)
+        assert ours == read(spark, broker, "headrace-python", **what)
+        table = spark.read.format("headrace").options(url=broker.native_url, **what).load()
+        assert table.count() == len(ours)
+        assert len(table.limit(3).collect()) == min(3, len(ours))
+        plan = table._jdf.queryExecution().executedPlan().toString()
+        assert "read in the JVM" in plan
+
+
+def test_the_jar_chooses_by_the_table_of_expressions(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    with run_broker(data_dir=tmp_path) as broker:
+        with BulkConnection(Settings(port=broker.native_port)) as bulk:
+            bulk.call(Op.TOPIC_DECLARE, name="t", queues=1)
+            bulk.call(Op.APPEND, topic="t", batch=[{"body": b"x", "properties": PROPERTIES}])
+        reader = spark.read.format("headrace").options(url=broker.native_url, topic="t")
+        for expressions, wanted in ((MATCHED, 1), (NOT_MATCHED, 0)):
+            for one in expressions:
+                chosen = reader.option("selector", one).load().select("offset").collect()
+                assert (one, len(chosen)) == (one, wanted)

@@ -85,8 +85,11 @@ def _answer(order: FetchRequest, segments: list[int], out: socket.socket) -> Non
     except (StoreError, EngineUnavailable, SourceChanged) as error:
         out.sendall(_frame(order, ok=False, code=code_of(error), text=str(error), last=True))
         return
-    sparse = isinstance(order.job, SqlPlan)
-    out.sendall(_frame(order, ok=True, data=b"", last=True, next=order.job.next, sparse=sparse))
+    plan = order.job
+    last: dict[str, object] = {"sparse": True} if isinstance(plan, SqlPlan) else {}
+    if order.op == Op.RECORDS and isinstance(plan, ReadPlan):
+        last["messages"] = plan.messages
+    out.sendall(_frame(order, ok=True, data=b"", last=True, next=plan.next, **last))
 
 
 def _frame(order: FetchRequest, **fields: object) -> bytes:

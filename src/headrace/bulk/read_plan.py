@@ -3,6 +3,7 @@ descriptors, or with the names of files, one per segment."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -25,6 +26,14 @@ class ReadPlan:
     next: int  # the offset at which the client goes on
     pieces: tuple[RecordColumns[bytes], ...]  # one per segment
     number: int = 0  # of the queue or partition in the log
+
+    @property
+    def messages(self) -> int:
+        """How many are to be read."""
+        return sum(
+            sum(array("Q", one.high_offsets)) - sum(array("Q", one.low_offsets))
+            for one in self.pieces
+        )
 
     def encode(self) -> bytes:
         return pack(

@@ -54,6 +54,17 @@ final class Broker {
     }
   }
 
+  /** The options with their selector as the broker has parsed it. */
+  ReadOptions withCondition() {
+    if (options.selector() == null) return options;
+    try {
+      return options.with(with(connection ->
+          connection.call(BulkConnection.BOUNDS, fields("destinations", List.of(), "selector", options.selector())).get("selector")));
+    } catch (SparkError error) {
+      throw error.refusal == null ? error : SparkError.badOption("selector: " + error.refusal);
+    }
+  }
+
   /** How many messages the tasks have to read, and the lowest and highest offset of them: from the broker's index. */
   long[] count(InputPartition[] tasks) {
     return with(connection -> {

@@ -11,5 +11,8 @@ interface ContentColumns {
   /** Another batch begins. */
   void reset();
 
+  /** Whether the fields of fixed size are there and the lengths in them fit. */
+  boolean isWhole(long content, int length);
+
   boolean hasTag(int row, Set<UTF8String> tags);
 }

@@ -68,7 +68,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces {
       try (var connection = BulkConnection.open(url(vhost(namespace), hosts.poll()), 0)) {
         return calls.on(connection);
       } catch (SparkError error) {
-        if (hosts.isEmpty() || error.isRefusal) throw error;
+        if (hosts.isEmpty() || error.refusal != null) throw error;
       } catch (IOException error) {
         if (hosts.isEmpty()) throw SparkError.of(error.getMessage());
       }

@@ -114,7 +114,7 @@ final class HeadraceScan implements Scan, Batch, SupportsReportStatistics, Suppo
 
   @Override
   public boolean supportCompletePushDown(Aggregation wanted) {
-    boolean isPlain = wanted.groupByExpressions().length == 0 && options.tags() == null && sinceMs == null && untilMs == null;
+    boolean isPlain = wanted.groupByExpressions().length == 0 && options.tags() == null && options.selector() == null && sinceMs == null && untilMs == null;
     return isPlain && Arrays.stream(wanted.aggregateExpressions()).allMatch(HeadraceScan::isCounted);
   }
 
@@ -196,7 +196,7 @@ final class HeadraceScan implements Scan, Batch, SupportsReportStatistics, Suppo
     return timeMs == null ? Map.of() : TaskPlan.resolve(new OffsetLimit(0, Map.of(), timeMs), broker.sources(timeMs).values(), false);
   }
 
-  @Override public PartitionReaderFactory createReaderFactory() { return new Readers(options, schema, false, limit); }
+  @Override public PartitionReaderFactory createReaderFactory() { return new Readers(broker.withCondition(), schema, false, limit); }
 
   /** Makes the readers of tasks; it travels to executors. */
   record Readers(ReadOptions options, StructType schema, boolean isStream, long limit) implements PartitionReaderFactory {

@@ -136,7 +136,10 @@ final class HeadraceStream implements MicroBatchStream, SupportsTriggerAvailable
     return TaskPlan.tasks(starts, ends, seen, finish.sources, options.rowsPerTask());
   }
 
-  @Override public PartitionReaderFactory createReaderFactory() { return new HeadraceScan.Readers(options, schema, true, Long.MAX_VALUE); }
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return new HeadraceScan.Readers(broker.withCondition(), schema, true, Long.MAX_VALUE);
+  }
 
   /** Where the first batch of this run begins. It is in the checkpoint: the pin is final. */
   private StreamOffset planned(StreamOffset begin, String query) {

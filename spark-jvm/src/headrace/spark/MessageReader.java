@@ -30,6 +30,7 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
   private final ReadTask task;
   private final boolean isStrict; // offsets of a topic have no holes
   private final Set<UTF8String> tags;
+  private final MessageSelector selector; // null: every message
   private final RecordBlocks blocks;
   private final ContentColumns columns;
   private final ColumnarBatch batch;
@@ -54,13 +55,14 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
     if (tags != null) options.tags().forEach(tag -> tags.add(UTF8String.fromString(tag)));
     reached = task.start();
     columns = options.kind().equals("topic") ? new TopicEntries(this, task.priority()) : new QueueMessages(this);
+    selector = options.selector() == null ? null : new MessageSelector(options.condition(), this);
     ColumnVector[] found = new ColumnVector[schema.length()];
     for (int i = 0; i < found.length; i++) found[i] = column(schema.fields()[i].name());
     batch = new ColumnarBatch(found);
     blocks = new RecordBlocks(options, task, isStream);
   }
 
-  private ColumnVector column(String name) {
+  ColumnVector column(String name) {
     return switch (name) {
       case "source" -> MessageColumn.constant(task.source());
       case "partition" -> new MessageColumn(DataTypes.IntegerType) {
@@ -92,18 +94,33 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
   @Override
   public boolean next() throws IOException {
     rows = 0;
-    columns.reset();
     while (rows == 0) {
+      columns.reset();
       if (message >= stop && (block == null || record == block.size()) && !nextBlock()) return false;
       while (rows < ROWS && (message < stop || record < block.size())) {
         if (message >= stop) openRecord();
         readMessages();
       }
+      if (selector != null) keepSelected();
     }
     rows = (int) Math.min(rows, limit);
     limit -= rows;
     batch.setNumRows(rows);
     return rows > 0;
+  }
+
+  /** Leaves the rows that the selector chooses. */
+  private void keepSelected() {
+    int kept = 0;
+    for (int row = 0; row < rows; row++) {
+      if (!selector.chooses(row)) continue;
+      heads[kept] = heads[row];
+      contents[kept] = contents[row];
+      lengths[kept] = lengths[row];
+      offsets[kept++] = offsets[row];
+    }
+    rows = kept;
+    columns.reset();
   }
 
   private boolean nextBlock() throws IOException {
@@ -137,7 +154,8 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
     long headSize = room < NAMES_AT ? 0 : Integer.toUnsignedLong(Platform.getInt(null, head + HEAD_SIZE_AT));
     if (size > room || headSize > size || headSize < NAMES_AT || !hasSum(at, (int) headSize)) throw damaged(low);
     long count = Integer.toUnsignedLong(Platform.getInt(null, head + COUNT_AT));
-    if (count * 8 > headSize - NAMES_AT || low < first || high > first + count) throw damaged(low);
+    if (count * 8 > headSize - NAMES_AT || low < first || high > first + count || high <= low) throw damaged(low);
+    if (low < reached || isStrict && low > reached) throw lost(); // named twice, or not at all
     table = head + headSize - 8 * count;
     sums = table + 4 * count;
     content = head + headSize;
@@ -176,6 +194,7 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
       crc.reset();
       crc.update(view.limit(at + length).position(at));
       if ((int) crc.getValue() != Platform.getInt(null, sums + 4L * message)) throw damaged(offset);
+      if (!columns.isWhole(content, length)) throw malformed(offset);
       heads[row] = head;
       contents[row] = content;
       lengths[row] = length;
@@ -191,6 +210,12 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
   private SparkError damaged(long at) {
     return SparkError.of("store: messages of " + task.source() + " cannot be read, the first has offset " + at
         + ": their checksums are wrong. run `headrace fsck`; nothing behind them was read");
+  }
+
+  /** The sum fits, but the fields do not fit into the content. */
+  SparkError malformed(long at) {
+    return SparkError.of("store: messages of " + task.source() + " cannot be read, the first has offset " + at
+        + ": its content is malformed; nothing behind it was read");
   }
 
   @Override public ColumnarBatch get() { return batch; }

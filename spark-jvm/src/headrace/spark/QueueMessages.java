@@ -49,6 +49,15 @@ final class QueueMessages implements ContentColumns {
   }
 
   @Override
+  public boolean isWhole(long content, int length) {
+    return length > FLAGS_AT + 2 && headerEnd(content) > content + FLAGS_AT + 1 && headerEnd(content) < content + length;
+  }
+
+  private static long headerEnd(long content) {
+    return content + PAYLOAD + Integer.toUnsignedLong(number(content + 3, 4));
+  }
+
+  @Override
   public boolean hasTag(int row, Set<UTF8String> tags) {
     return false; // queues have no tags
   }
@@ -92,20 +101,20 @@ final class QueueMessages implements ContentColumns {
       };
       case "properties" -> properties;
       case "body" -> new MessageColumn(DataTypes.BinaryType) {
-        @Override public byte[] getBinary(int row) { return body(reader.contents[row], reader.lengths[row]); }
+        @Override public byte[] getBinary(int row) { return body(row); }
       };
       default -> throw new IllegalArgumentException(name);
     };
   }
 
-  private static byte[] body(long content, int length) {
-    long at = content + FRAME + number(content + 3, 4), end = content + length;
-    byte[] found = new byte[(int) Long.reverseBytes(Platform.getLong(null, content + SIZE_AT))];
+  private byte[] body(int row) {
+    long content = reader.contents[row], at = headerEnd(content) + 1, end = content + reader.lengths[row];
+    long whole = Long.reverseBytes(Platform.getLong(null, content + SIZE_AT));
+    if (whole < 0 || whole > end - at) throw reader.malformed(reader.offsets[row]);
+    byte[] found = new byte[(int) whole];
     for (int have = 0, size; have < found.length; have += size, at += FRAME + size) {
       size = at + FRAME > end ? -1 : number(at + 3, 4);
-      if (size < 0 || size > found.length - have || at + FRAME + size > end) {
-        throw SparkError.of("a content whose body frames do not add up to its body size");
-      }
+      if (size < 0 || size > found.length - have || at + FRAME + size > end) throw reader.malformed(reader.offsets[row]);
       Platform.copyMemory(null, at + PAYLOAD, found, Platform.BYTE_ARRAY_OFFSET + have, size);
     }
     return found;
@@ -123,16 +132,17 @@ final class QueueMessages implements ContentColumns {
   private void walk(boolean isMap) {
     isWalked = true;
     for (int row = 0; row < reader.rows; row++) {
-      long content = reader.contents[row], at = content + FLAGS_AT + 2, table = 0;
+      long content = reader.contents[row], at = content + FLAGS_AT + 2, end = headerEnd(content), table = 0;
       int flags = number(content + FLAGS_AT, 2);
       ids[row] = 0;
       seconds[row] = -1;
       priorities[row] = 1;
       for (int i = 0, bit = 1 << 15; i < NAMES.length; i++, bit >>= 1) {
         if ((flags & bit) == 0) continue;
+        if (at >= end) throw reader.malformed(reader.offsets[row]);
         if (i == HEADERS) {
           table = at;
-          at += 4 + number(at, 4);
+          at += 4 + Integer.toUnsignedLong(number(at, 4));
         } else if (i == MODE || i == PRIORITY) {
           int value = number(at++, 1);
           if (i == PRIORITY) priorities[row] = (byte) (value < 4 ? 0 : value < 6 ? 1 : 2);
@@ -144,18 +154,24 @@ final class QueueMessages implements ContentColumns {
         } else {
           int size = number(at, 1);
           if (i == MESSAGE_ID) ids[row] = at;
-          if (isMap) properties.add(NAMES[i], Texts.at(at + 1, size));
+          if (isMap && at + size < end) properties.add(NAMES[i], Texts.at(at + 1, size));
           at += 1 + size;
         }
       }
-      if (isMap && table != 0) addHeaders(table, flags);
+      if (at != end) throw reader.malformed(reader.offsets[row]);
+      if (isMap && table != 0) addHeaders(row, table, flags);
       if (isMap) properties.endRow();
     }
   }
 
   /** The headers under their own names, or behind {@code header.} where a property has the name. */
-  private void addHeaders(long table, int flags) {
-    HeaderTexts texts = texts(UTF8String.fromAddress(null, table + 4, number(table, 4)));
+  private void addHeaders(int row, long table, int flags) {
+    HeaderTexts texts;
+    try {
+      texts = texts(UTF8String.fromAddress(null, table + 4, number(table, 4)));
+    } catch (RuntimeException | StackOverflowError undecodable) {
+      throw reader.malformed(reader.offsets[row]);
+    }
     for (int i = 0; i < texts.names().length; i++) {
       UTF8String name = texts.names()[i];
       int own = texts.numbers()[i];

@@ -12,7 +12,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The options of a read that the jar does itself. All others are read, or refused, in Python. */
 record ReadOptions(String url, String kind, List<String> names, OffsetLimit start, OffsetLimit end, List<String> columns,
-    long maxRows, long rowsPerTask, boolean failOnDataLoss, Set<String> tags, String group, long pinBytes)
+    long maxRows, long rowsPerTask, boolean failOnDataLoss, Set<String> tags, String selector, Object condition, String group,
+    long pinBytes)
     implements Serializable {
   static final String DEFAULT_URL = "headrace://guest:guest@127.0.0.1:9090/";
   static final long EARLIEST = -2, LATEST = -1;
@@ -20,7 +21,7 @@ record ReadOptions(String url, String kind, List<String> names, OffsetLimit star
       + "born timestamp, priority string, exchange string, routing_key string, key string, tags string, "
       + "message_id string, properties map<string,string>, body binary");
   private static final Set<String> KNOWN = Set.of("url", "topic", "queue", "startingoffsets", "endingoffsets",
-      "startingtimestamp", "endingtimestamp", "maxrowspertrigger", "rowspertask", "columns", "failondataloss", "tags",
+      "startingtimestamp", "endingtimestamp", "maxrowspertrigger", "rowspertask", "columns", "failondataloss", "tags", "selector",
       "group", "pinbytes", "pushfilters");
   private static final BigInteger MOST = BigInteger.valueOf(Long.MAX_VALUE);
 
@@ -37,7 +38,7 @@ record ReadOptions(String url, String kind, List<String> names, OffsetLimit star
     return way.equals(System.getProperty("headrace.spark.read"));
   }
 
-  /** The options; null for what is left to Python: other systems, selectors, and mistakes. */
+  /** The options; null for what is left to Python: other systems, and mistakes. */
   static ReadOptions parse(CaseInsensitiveStringMap options) {
     try {
       return parsed(options);
@@ -57,13 +58,20 @@ record ReadOptions(String url, String kind, List<String> names, OffsetLimit star
     check(topic.isEmpty() != queue.isEmpty());
     List<String> names = split(topic + queue, ",");
     List<String> columns = split(given.getOrDefault("columns", ""), ",");
+    String selector = given.getOrDefault("selector", "").isEmpty() ? null : given.get("selector");
+    check(selector == null || given.getOrDefault("tags", "").isEmpty());
     check(!names.isEmpty() && Set.of(SCHEMA.fieldNames()).containsAll(columns));
     return new ReadOptions(url, topic.isEmpty() ? "queue" : "topic", names,
         limit(given, "starting", EARLIEST, names), limit(given, "ending", LATEST, names),
         columns.isEmpty() ? List.of(SCHEMA.fieldNames()) : columns,
         number(given, "maxrowspertrigger", Long.MAX_VALUE), number(given, "rowspertask", 500_000),
-        flag(given, "failondataloss", true), tags(given.get("tags")), given.get("group"),
+        flag(given, "failondataloss", true), tags(given.get("tags")), selector, null, given.get("group"),
         number(given, "pinbytes", 10L << 30));
+  }
+
+  /** With the tree of the selector. */
+  ReadOptions with(Object condition) {
+    return new ReadOptions(url, kind, names, start, end, columns, maxRows, rowsPerTask, failOnDataLoss, tags, selector, condition, group, pinBytes);
   }
 
   private static void check(boolean isFine) throws NotOurs {

@@ -28,6 +28,7 @@ final class RecordBlocks implements Closeable {
   private final long patienceMs;
   private BulkConnection connection;
   private boolean isNear, isAsked; // whether files may be read here; whether an answer is under way
+  private long received; // messages of that answer
   private long at, lastProgress = System.currentTimeMillis();
   // Of files: what was located and not read, and the segment that is open.
   private Iterator<?> pieces = List.of().iterator(), files = List.of().iterator();
@@ -84,16 +85,24 @@ final class RecordBlocks implements Closeable {
         request.putAll(wanted);
         connection.send(BulkConnection.RECORDS, request);
         isAsked = true;
+        received = 0;
       }
       var answer = connection.receive();
       connection.keepAlive();
       if (Boolean.TRUE.equals(answer.get("last"))) {
         isAsked = false;
+        long messages = (Long) answer.get("messages");
+        if (received != messages) {
+          throw SparkError.of("the broker has " + messages + " messages of '" + task.source() + "' before offset " + answer.get("next")
+              + " and sent " + received);
+        }
         at = (Long) answer.get("next");
         continue;
       }
-      return block((ByteBuffer) answer.get("data"), (Long) answer.get("seed"), answer.get("positions"), answer.get("first_offsets"),
-          answer.get("low_offsets"), answer.get("high_offsets"));
+      Block found = block((ByteBuffer) answer.get("data"), (Long) answer.get("seed"), answer.get("positions"),
+          answer.get("first_offsets"), answer.get("low_offsets"), answer.get("high_offsets"));
+      for (int i = 0; i < found.size; i++) received += found.highs.get(i) - found.lows.get(i);
+      return found;
     }
     return null;
   }

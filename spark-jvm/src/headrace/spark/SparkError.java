@@ -7,7 +7,7 @@ package headrace.spark;
 final class SparkError extends IllegalArgumentException {
   private static final long serialVersionUID = 1;
   final String kind;
-  boolean isRefusal; // the broker has answered
+  String refusal; // what the broker has answered, or null
 
   private SparkError(String kind, String text) {
     super("headrace.spark.errors." + kind + ": " + text);
@@ -45,7 +45,7 @@ final class SparkError extends IllegalArgumentException {
       case "source_changed" -> sourceChanged(text);
       default -> of(code + ": " + text);
     };
-    found.isRefusal = true;
+    found.refusal = text;
     return found;
   }
 

@@ -46,7 +46,7 @@ final class TopicEntries implements ContentColumns {
       case "body" -> new MessageColumn(DataTypes.BinaryType) {
         @Override
         public byte[] getBinary(int row) {
-          long entry = reader.contents[row], start = start(entry, 5) + Platform.getInt(null, entry + PROPERTIES_LENGTH_AT);
+          long entry = reader.contents[row], start = tableEnd(entry);
           return Texts.bytes(start, (int) (entry + reader.lengths[row] - start));
         }
       };
@@ -74,6 +74,15 @@ final class TopicEntries implements ContentColumns {
     return Texts.at(start(entry, field), length(entry, field));
   }
 
+  @Override
+  public boolean isWhole(long entry, int length) {
+    return length >= FIELDS_AT && tableEnd(entry) <= entry + length;
+  }
+
+  private static long tableEnd(long entry) {
+    return start(entry, 5) + Integer.toUnsignedLong(Platform.getInt(null, entry + PROPERTIES_LENGTH_AT));
+  }
+
   @Override public boolean hasTag(int row, Set<UTF8String> tags) { return !lacks(row, TAGS) && tags.contains(field(row, 1)); }
 
   /** Token and address of the producer where they are known, then the properties of the message. */
@@ -83,35 +92,40 @@ final class TopicEntries implements ContentColumns {
       boolean hasToken = length(entry, 3) > 0, hasIp = !lacks(row, SOURCE_IP);
       if (hasToken) properties.add(TOKEN_NAME, field(row, 3));
       if (hasIp) properties.add(IP_NAME, field(row, 4));
-      int size = Platform.getInt(null, entry + PROPERTIES_LENGTH_AT);
-      if (size > 0) addTable(start(entry, 5), hasToken, hasIp);
+      long table = start(entry, 5), end = tableEnd(entry);
+      if (table < end && !addTable(table, end, hasToken, hasIp)) throw reader.malformed(reader.offsets[row]);
       properties.endRow();
     }
   }
 
-  /** A msgpack map of text to text, read where it is. */
-  private void addTable(long at, boolean hasToken, boolean hasIp) {
+  /** A msgpack map of text to text, read where it is; false when it is none, or does not end there. */
+  private boolean addTable(long at, long end, boolean hasToken, boolean hasIp) {
     int code = Platform.getByte(null, at) & 0xff;
-    int count = code <= 0x8f ? code & 15 : number(at + 1, code == 0xde ? 2 : 4);
-    at += code <= 0x8f ? 1 : code == 0xde ? 3 : 5;
+    if (code < 0x80 || code > 0x8f && code < 0xde || code > 0xdf) return false;
+    int width = code <= 0x8f ? 0 : code == 0xde ? 2 : 4;
+    int count = width == 0 ? code & 15 : at + width < end ? number(at + 1, width) : -1;
+    at += 1 + width;
     for (int i = 0; i < count; i++) {
-      UTF8String name = text(at);
-      at = textEnd;
-      UTF8String value = text(at);
+      UTF8String name = text(at, end), value = name == null ? null : text(textEnd, end);
+      if (value == null) return false;
       at = textEnd;
       boolean isTaken = hasToken && name.equals(TOKEN_NAME) || hasIp && name.equals(IP_NAME);
       properties.add(isTaken ? UTF8String.fromString("header." + name) : name, value);
     }
+    return at == end && count >= 0;
   }
 
   private long textEnd; // of the text that was read last
 
-  private UTF8String text(long at) {
-    int code = Platform.getByte(null, at) & 0xff;
+  /** Null: it is no text, or goes past the end. */
+  private UTF8String text(long at, long end) {
+    int code = at < end ? Platform.getByte(null, at) & 0xff : 0;
+    if (code < 0xa0 || code > 0xbf && code < 0xd9 || code > 0xdb) return null;
     int width = code < 0xc0 ? 0 : 1 << code - 0xd9;
+    if (at + 1 + width > end) return null;
     int size = width == 0 ? code & 31 : number(at + 1, width);
-    textEnd = at + 1 + width + size;
-    return Texts.at(at + 1 + width, size);
+    textEnd = at + 1 + width + Integer.toUnsignedLong(size);
+    return textEnd > end ? null : Texts.at(at + 1 + width, size);
   }
 
   /** A big-endian number. */

@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from headrace.bulk.decode.gather import Bytes, Places, is_constant, pick_text
 from headrace.bulk.decode.queue_messages import ContentColumns
-from headrace.bulk.decode.records import MessageRows, Records, portions, rows_of
+from headrace.bulk.decode.records import (
+    MalformedContent,
+    MessageRows,
+    Records,
+    portions,
+    rows_of,
+)
 from headrace.bulk.decode.schema import COLUMNS, schema_of
 from headrace.bulk.decode.topic_entries import EntryColumns
 from headrace.bulk.read_plan import ReadPlan
@@ -97,7 +103,13 @@ def batches_of(job: ReadPlan, segments: Sequence[int]) -> Iterator[pa.RecordBatc
                     f"messages of {job.source} cannot be read, the first has offset {damaged[0]}: "
                     "their checksums are wrong. run `headrace fsck`; nothing behind them was read"
                 )
-            yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))
+            try:
+                yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))
+            except MalformedContent as error:
+                raise StoreError(
+                    f"messages of {job.source} cannot be read, the first has offset {error.offset}:"
+                    " its content is malformed; nothing behind it was read"
+                ) from None
 
 
 def portions_of(

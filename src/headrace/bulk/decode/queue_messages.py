@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.bulk.decode.gather import Bytes, Places, distinct, pick, read
-from headrace.bulk.decode.records import MessageRows
+from headrace.bulk.decode.records import MalformedContent, MessageRows, refuse
 from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
 from headrace.bulk.decode.text_maps import TEXT, PropertyColumn, maps_of
+from headrace.errors import BrokerError
 from headrace.wire.amqp.content import OVERHEAD, body_of
 from headrace.wire.amqp.properties import FIELDS, SHORT, TABLE, HeaderTable
 
@@ -31,7 +32,10 @@ class ContentColumns:
 
     def __init__(self, rows: MessageRows) -> None:
         self._rows = rows
+        refuse(rows, rows.lengths <= _FLAGS + 2)
         self._headers = read(rows.data, ">u4", rows.starts + 3)  # sizes of the header payloads
+        too_short = self._headers + _PAYLOAD < _FLAGS + 2
+        refuse(rows, too_short | (self._headers + OVERHEAD > rows.lengths))
 
     def make(self, name: str) -> pa.Array:
         return _MAKERS[name](self)
@@ -55,20 +59,43 @@ class ContentColumns:
         flags = read(rows.data, ">u2", rows.starts + _FLAGS)
         values = rows.starts + _FLAGS + 2
         groups = []
+        malformed = np.zeros(len(rows), np.bool_)
         for one in distinct(flags):
             where = np.flatnonzero(flags == one)
-            groups.append((where, fields_of(rows.data, one, values[where])))
+            stops = rows.starts[where] + _PAYLOAD + self._headers[where]
+            fields, fit = fields_of(rows.data, one, values[where], stops)
+            malformed[where] = ~fit
+            groups.append((where, fields))
+        refuse(rows, malformed)
         return groups
 
     def _by_flags(self, make: Maker, kind: pa.DataType) -> pa.Array:
         """Made for each group, put back in order."""
         groups = self._groups
-        made = [make(self._rows.data, fields, len(where)) for where, fields in groups]
+        try:
+            made = [make(self._rows.data, fields, len(where)) for where, fields in groups]
+        except BrokerError:
+            raise self._undecodable() from None
         made = [one if one.type == kind else one.cast(kind) for one in made]
         if len(made) == 1:
             return made[0]
         order = np.argsort(np.concatenate([where for where, _ in groups]))
         return pa.concat_arrays([*made, pa.array([], kind)]).take(pa.array(order))
+
+    def _undecodable(self) -> MalformedContent:
+        """The first message whose headers cannot be decoded."""
+        found, data = [], self._rows.data.data
+        for where, fields in self._groups:
+            table = fields.get("headers")
+            for at, row in enumerate(where.tolist() if table is not None else ()):
+                assert table is not None
+                start = int(table.starts[at])
+                try:
+                    _decode(bytes(data[start : start + int(table.lengths[at])]))
+                except BrokerError:
+                    found.append(row)
+                    break
+        return MalformedContent(int(self._rows.offsets[min(found)]))
 
     def nothing(self) -> pa.Array:
         """Queues have neither keys nor tags."""
@@ -80,6 +107,7 @@ class ContentColumns:
         begins = rows.starts + OVERHEAD + self._headers
         frames = np.where(sizes > 0, sizes + OVERHEAD, 0)
         whole = self._headers + OVERHEAD + frames == rows.lengths
+        whole &= (sizes == 0) | (read(rows.data, ">u4", np.where(whole, begins, 0) + 3) == sizes)
         if whole.all():
             return pick(rows.data, np.where(sizes > 0, begins + _PAYLOAD, 0), sizes)
         return self._joined(begins, sizes, whole)
@@ -95,7 +123,10 @@ class ContentColumns:
         bodies = picked.to_pylist()
         for row in np.flatnonzero(~whole).tolist():
             start = int(rows.starts[row])
-            bodies[row] = body_of(rows.data[start : start + int(rows.lengths[row])].tobytes())
+            try:
+                bodies[row] = body_of(rows.data[start : start + int(rows.lengths[row])].tobytes())
+            except BrokerError:
+                raise MalformedContent(int(rows.offsets[row])) from None
         return pa.array(bodies, pa.binary())
 
 
@@ -138,12 +169,18 @@ _MAKERS: dict[str, Callable[[ContentColumns], pa.Array]] = {
 }
 
 
-def fields_of(data: Bytes, flags: int, at: Places) -> dict[str, PropertyColumn]:
-    """The fields that ``flags`` announce; ``at`` is where the values of each message begin."""
+def fields_of(
+    data: Bytes, flags: int, at: Places, stops: Places
+) -> tuple[dict[str, PropertyColumn], npt.NDArray[np.bool_]]:
+    """The fields that ``flags`` announce, and whether they fit; ``at`` is where the values of each
+    message begin, ``stops`` where they have to end."""
     found: dict[str, PropertyColumn] = {}
+    fit = np.ones(len(at), np.bool_)
     for name, flag, width in FIELDS:
         if not flags & flag:
             continue
+        fit &= at < stops
+        at = np.where(fit, at, stops)
         if width == SHORT:
             lengths = read(data, ">u1", at)
             at = at + 1
@@ -154,7 +191,7 @@ def fields_of(data: Bytes, flags: int, at: Places) -> dict[str, PropertyColumn]:
             lengths = np.full(len(at), width, np.int64)
         found[name] = PropertyColumn(at, lengths, TEXT if width == SHORT else width)
         at = at + lengths
-    return found
+    return found, fit & (at == stops)
 
 
 def map_of(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:

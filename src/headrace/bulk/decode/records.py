@@ -65,6 +65,20 @@ class MessageRows:
         )
 
 
+class MalformedContent(Exception):
+    """The sum of a content fits, but not its fields; ``offset`` is of the first such message."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+def refuse(rows: MessageRows, malformed: npt.NDArray[np.bool_]) -> None:
+    """Raise MalformedContent if there are any."""
+    if malformed.any():
+        raise MalformedContent(int(rows.offsets[int(malformed.argmax())]))
+
+
 def portions(data: Bytes, part: Records, size: int) -> Iterator[Records]:
     """The slice in parts of about ``size`` bytes, a record at least."""
     words = data[: len(data) // 4 * 4].view(np.uint32)

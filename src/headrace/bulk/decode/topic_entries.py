@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.bulk.decode.gather import Places, distinct, numbers, pick, pick_text
-from headrace.bulk.decode.records import MessageRows
+from headrace.bulk.decode.records import MalformedContent, MessageRows, refuse
 from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
 from headrace.bulk.decode.text_maps import PropertyColumn, maps_of
 from headrace.wire.record_layout import ENTRY_FIELDS, ENTRY_HEAD, ENTRY_HEAD_SIZE, EntryFlags
@@ -28,8 +28,11 @@ class EntryColumns:
     def __init__(self, rows: MessageRows, lane: str) -> None:
         self._rows = rows
         self._lane = lane
+        refuse(rows, rows.lengths < ENTRY_HEAD_SIZE)
         self._heads = numbers(rows.data, f"V{ENTRY_HEAD_SIZE}")[rows.starts].view(_HEAD)
         self._flags = np.ascontiguousarray(self._heads["flags"])
+        tables = self._places["properties"]
+        refuse(rows, tables.starts + tables.lengths > rows.starts + rows.lengths)
 
     def make(self, name: str) -> pa.Array:
         return _MAKERS[name](self)
@@ -75,12 +78,26 @@ class EntryColumns:
                 if one & bit
             }
             tables = _at(places["properties"], where) if one & 4 else None
-            made.append(maps_of(self._rows.data, len(where), fields, tables, _decode))
+            try:
+                made.append(maps_of(self._rows.data, len(where), fields, tables, _decode))
+            except ValueError:
+                raise self._undecodable() from None
             order.append(where)
         if len(made) == 1:
             return made[0]
         joined = pa.concat_arrays([*made, pa.array([], PROPERTIES)])
         return joined.take(pa.array(np.argsort(np.concatenate(order))))
+
+    def _undecodable(self) -> MalformedContent:
+        """The first message whose properties cannot be decoded."""
+        table, data = self._places["properties"], self._rows.data.data
+        for row in np.flatnonzero(table.lengths).tolist():
+            start = int(table.starts[row])
+            try:
+                _decode(bytes(data[start : start + int(table.lengths[row])]))
+            except ValueError:
+                return MalformedContent(int(self._rows.offsets[row]))
+        raise AssertionError("all properties can be decoded")
 
     @cached_property
     def _places(self) -> dict[str, PropertyColumn]:
@@ -107,7 +124,12 @@ def _at(field: PropertyColumn, where: Places) -> PropertyColumn:
 
 
 def _decode(table: bytes) -> Mapping[str, object]:
-    value: Mapping[str, object] = msgpack.unpackb(table)
+    try:
+        value = msgpack.unpackb(table, unicode_errors="replace")
+    except msgpack.UnpackException as error:
+        raise ValueError(str(error)) from None
+    if type(value) is not dict or not all(type(one) is str for one in (*value, *value.values())):
+        raise ValueError("the properties of an entry are no map of texts")
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | None  # None: not known
 
@@ -89,6 +89,17 @@ Node: TypeAlias = (
 )
 
 CONDITIONS = (Not, And, Or, Equal, Comparison, IsNull, In, TextMatch)
+
+
+def encoded(node: Node) -> list[object]:
+    """The name of its class, then its fields, as nested lists: for programs in other languages."""
+    return [type(node).__name__, *(_plain(getattr(node, name)) for name in node.__slots__)]
+
+
+def _plain(value: Any) -> object:  # noqa: ANN401 - a field
+    if isinstance(value, tuple | frozenset):
+        return [_plain(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float) else encoded(value)
 
 
 def is_condition(node: Node) -> bool:

@@ -11,6 +11,8 @@ from headrace.bulk.read_plan import FetchRequest
 from headrace.core.access.user import is_loopback
 from headrace.core.topics.async_engine import EngineReply, Then, collect
 from headrace.errors import BrokerError, PreconditionFailed, Unsupported
+from headrace.model.selectors.parser import parse
+from headrace.model.selectors.syntax_tree import encoded
 from headrace.server.bulk_plan import columns_of, lent, log_of, plan_of, source_of
 from headrace.server.native import engine_bulk
 from headrace.server.native.channel import Channel
@@ -30,6 +32,8 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
     if len(wanted) > MAX_DESTINATIONS:
         raise PreconditionFailed(f"at most {MAX_DESTINATIONS} destinations at once")
     time = request.whole("time", 0)
+    selector = request.text("selector", "")
+    more: dict[str, object] = {"selector": encoded(parse(selector))} if selector else {}
 
     def stored(then: Then[list[dict[str, object]]]) -> None:
         """Those in the log."""
@@ -44,7 +48,7 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
         if answer.error is not None:
             session.refuse(request, answer.error)
         else:
-            session.respond(request, rows=answer.value)
+            session.respond(request, rows=answer.value, **more)
 
     each = {"rid": 0, "time": time, "patience_ms": request.whole("patience_ms", 0)}
     asked = [Request(request.kind, {**one, **each}) for one in wanted]
@@ -118,7 +122,7 @@ def _records(session: Session, channel: Channel, request: Request) -> None:
     session.respond(
         request,
         next=plan.next,
-        messages=sum(sum(highs) - sum(lows) for lows, highs in found),
+        messages=plan.messages,
         first=found[0][0][0] if found else 0,
         last=found[-1][1][-1] - 1 if found else 0,
     )
