@@ -113,7 +113,7 @@ def _check_queries(spark: Any, lake: Path) -> None:  # noqa: ANN401
     from headrace.spark.errors import BadOption
 
     names = offer(spark, lake)
-    assert names == ["a/b %", "events", "messages"]
+    assert names == ["`a/b %`", "events", "messages"]
     found = query(spark, "SELECT count(*), sum(text), max(vhost) FROM `a/b %`", names).collect()
     total = sum(range(300)) + sum(range(1000, 1005))
     assert [tuple(row) for row in found] == [(305, total, "/")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.payloads import Op
+from support.spark_lab.commands import ended, started
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 
@@ -192,3 +194,29 @@ def test_mistakes_are_reported_in_one_line(
 def test_columns_do_not_change(sql: Any) -> None:  # noqa: ANN401
     with pytest.raises(Exception, match="do not change"):
         sql("ALTER TABLE {0}.B.`in` ADD COLUMN price int")
+
+
+def test_running_queues_are_tables_beside_the_archive(spark: Any, broker: RunningBroker) -> None:  # noqa: ANN401
+    from headrace.spark.archive.sql_tables import attach, query
+    from headrace.spark.errors import BadOption
+
+    names = attach(spark, broker.native_url)
+    assert {"live.orders", "live.`queue:both`", "live.in"} <= {*names}
+    spark.range(10, 15).selectExpr("id AS offset").createOrReplaceTempView("archived")
+    both = "SELECT count(*) FROM (SELECT offset FROM live.orders UNION SELECT offset FROM archived)"
+    assert query(spark, both, names).first()[0] == 20
+    with pytest.raises(BadOption, match=r"unknown table `live`\.`nothing`; expected one of"):
+        query(spark, "SELECT * FROM live.nothing", names)
+
+
+@pytest.mark.spark
+def test_the_command_queries_running_queues(broker: RunningBroker, tmp_path: Path) -> None:
+    where = ("--url", broker.native_url, "--lake", str(tmp_path))
+    for query, wanted in (
+        (["SELECT count(*) AS n FROM live.orders"], {"n": 20}),
+        ([], {"table": "live.orders"}),
+    ):
+        with started("sql", "--live", *query, *where, "--json", state=tmp_path) as process:
+            code, out, errors = ended(process)
+        assert code == 0, errors
+        assert json.dumps(wanted)[1:-1] in out

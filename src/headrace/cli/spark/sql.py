@@ -1,4 +1,4 @@
-"""`headrace sql`: SQL queries over the archive."""
+"""`headrace sql`: SQL queries over the archive and the running broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.support.broker_options import json_option
+from headrace.cli.support.broker_options import Address, broker_options, json_option
 from headrace.cli.support.output import DONE, Column, progress_bar, show
 from headrace.cli.support.spark_session import (
     SessionSettings,
@@ -14,42 +14,55 @@ from headrace.cli.support.spark_session import (
     lake_option,
     open_session,
     spark_options,
+    url_of,
     with_session,
 )
 
 
-@click.command(short_help="Query an archive with SQL.")
+@click.command(short_help="Query an archive, and a running broker, with SQL.")
 @click.argument("query", required=False)
 @lake_option
+@click.option("--live", is_flag=True,
+              help="Queues and topics of the running broker too, as live.NAME.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True,
               help="Maximum number of rows.")  # fmt: skip
 @json_option
 @spark_options
+@broker_options
 @with_session
 def sql(
+    address: Address,
     query: str | None,
     lake: Path,
+    live: bool,
     limit: int,
     as_json: bool,
     session: SessionSettings,
 ) -> int:
     """Run QUERY over the archive in --lake; without QUERY, list the tables.
 
-    Every queue and topic is a table with its name; `messages` has all of them.
+    Every archived queue and topic is a table with its name; `messages` has all of them. With
+    --live, those of the broker are tables too, with what they have now.
     """
-    from headrace.spark.archive.sql_tables import offer, sources_of
+    from headrace.spark.archive.sql_tables import attach, has_archive, offer, sources_of
     from headrace.spark.archive.sql_tables import query as ask
     from headrace.spark.row_output import show_rows
 
-    counts = sources_of(lake)
-    if query is None:
+    is_archived = not live or has_archive(lake)
+    counts = sources_of(lake) if is_archived else {}
+    if query is None and not live:
         rows = [{"table": name, "messages": count} for name, count in counts.items()]
         columns = [Column("table", "table"), Column("messages", "messages", is_number=True)]
         return show(columns, rows, as_json=as_json, nothing="the archive is empty")
-    spark = open_session("sql", session)
+    spark = open_session("sql", session, broker=address if live else None)
     with ending(spark):
         with progress_bar("querying"):
-            answer = ask(spark, query, offer(spark, lake))
+            names = offer(spark, lake) if is_archived else []
+            names += attach(spark, url_of(address)) if live else []
+            if query is None:
+                return show([Column("table", "table")], [{"table": name} for name in names],
+                            as_json=as_json, nothing="there are no tables")  # fmt: skip
+            answer = ask(spark, query, names)
             found = answer.limit(limit + 1).collect()
         show_rows(answer.columns, found[:limit], more=len(found) > limit, as_json=as_json or None)
     return DONE

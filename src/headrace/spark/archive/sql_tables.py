@@ -10,13 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.spark.archive.layout import TABLE, table_path
-from headrace.spark.errors import BadOption, LakeError, reason_of
+from headrace.spark.errors import BadOption, LakeError, SparkMissing, reason_of
+from headrace.spark.jar import jar
 from headrace.spark.lake.spark_tables import open_delta, read_delta
+
+
+def has_archive(lake: Path | str) -> bool:
+    return Path(table_path(lake)).is_dir()
 
 
 def sources_of(lake: Path | str) -> dict[str, int]:
     """How many messages of each source are archived."""
-    if not Path(table_path(lake)).is_dir():
+    if not has_archive(lake):
         raise LakeError(f"no archive in {lake}: create one with `headrace archive --lake {lake}`")
     actions = pa.table(open_delta(table_path(lake)).get_add_actions(flatten=True))
     counts: dict[str, int] = {}
@@ -44,7 +49,17 @@ def offer(spark: SparkSession, lake: Path | str) -> list[str]:
         if names.setdefault(source.lower(), source) == source and source != TABLE:
             quoted = source.replace("`", "``")
             rows.where(F.col("source") == source).createOrReplaceTempView(f"`{quoted}`")
-    return sorted(names.values())
+    return sorted(map(_written, names.values()))
+
+
+def attach(spark: SparkSession, url: str) -> list[str]:
+    """Makes the queues and topics of a running broker known as live.NAME; returns these names."""
+    if jar() is None:
+        raise SparkMissing("--live needs the jar for Spark: pip install headrace-spark-jar")
+    spark.conf.set("spark.sql.catalog.live", "headrace.spark.HeadraceCatalog")
+    spark.conf.set("spark.sql.catalog.live.url", url)
+    found = spark.sql("SHOW TABLES IN live").collect()
+    return [f"live.{_written(row.tableName)}" for row in found]
 
 
 def query(spark: SparkSession, sql: str, names: list[str]) -> DataFrame:
@@ -53,7 +68,7 @@ def query(spark: SparkSession, sql: str, names: list[str]) -> DataFrame:
         return spark.sql(sql)
     except AnalysisException as error:
         if "TABLE_OR_VIEW_NOT_FOUND" in str(error.getCondition()):
-            known = ", ".join(_written(name) for name in names)
+            known = ", ".join(names)
             wanted = (error.getMessageParameters() or {}).get("relationName", "")
             raise BadOption(f"unknown table {wanted}; expected one of {known}") from error
         raise BadOption(reason_of(error)) from error
