@@ -316,6 +316,18 @@ export interface Pipeline {
   updated_at: string | null;
   silent_ms: number;
   bad_records: number | null;
+  last_bad:
+    | {
+        source: string;
+        partition: number;
+        offset: number;
+        reason: string;
+        body: string;
+        found_at: string;
+      }[]
+    | null;
+  /** Of each report: time, rows read and processed per second, lag, batch time in ms. */
+  history: [number, number, number, number, number][];
   error: string | null;
   queries:
     | {

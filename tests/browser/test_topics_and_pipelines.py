@@ -81,8 +81,17 @@ def test_a_pipeline_shows_its_rate_its_lag_and_its_last_error(
         connection.report_pipeline("nightly", {"state": "finished", "queries": [query]})
         connection.report_pipeline("broken", {"state": "failed", "error": "no such column: pirce"})
 
+        bad = {"source": "in", "partition": 0, "offset": 41, "reason": "not JSON", "body": "{oops",
+               "found_at": "2026-03-01T00:00:00+00:00"}  # fmt: skip
+        state = {"state": "running", "queries": [query], "last_bad": [bad]}
+        for _ in range(3):
+            connection.report_pipeline("charted", state)
+
     console.open("pipelines")
 
+    for title in ("Rows", "Lag", "Batch duration"):
+        expect(console.page.get_by_role("figure", name=title).locator("canvas")).to_be_visible()
+    expect(console.row("Last bad records of charted", "in")).to_contain_text("{oops")
     expect(console.row("Queries of to-warehouse", "warehouse")).to_contain_text("251/s")
     expect(console.row("Queries of to-warehouse", "warehouse")).to_contain_text("31")
     console.sees("no such column: pirce")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -146,6 +147,40 @@ def test_clicks_become_visits(spark: Any, broker: RunningBroker, tmp_path: Path)
     assert len(expected) > 60
     assert sorted(map(tuple, rows)) == sorted(expected)
     assert state["bad_records"] == 0
+
+
+# -- the archive ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_orders_of_a_queue_are_joined_with_the_archive(
+    spark: Any,  # noqa: ANN401
+    broker: RunningBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from headrace.spark.archive.archiver import Archiver
+    from headrace.spark.lake.spark_tables import read_delta
+
+    monkeypatch.setenv("LAKE", str(tmp_path / "lake"))
+    make_orders.publish(url_of(broker), make_orders.orders(300))
+    job = Archiver(spark, tmp_path / "lake", url_of(broker))
+    assert job.run(once=True, stop=threading.Event()) == 300
+    make_orders.publish(url_of(broker), make_orders.late_orders(40))
+    run(spark, "returning-customers.toml", tmp_path)
+
+    known: dict[int, list[Decimal]] = defaultdict(list)
+    old = list(orders_of(make_orders.orders(300)))
+    for order in old:
+        known[order["customer"]].append(Decimal(order["amount"]))
+    expected = {
+        order["id"]: (len(known[order["customer"]]), sum(known[order["customer"]], Decimal()))
+        for order in (*old, *orders_of(make_orders.late_orders(40)))
+    }
+    rows = read_delta(spark, str(tmp_path / "returning-customers")).collect()
+    found = {row.id: (row.archived_orders, row.archived_amount or 0) for row in rows}
+    assert len(rows) == len(expected)
+    assert found == expected
 
 
 # -- dead letters ---------------------------------------------------------------------------------

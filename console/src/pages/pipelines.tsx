@@ -2,11 +2,14 @@
 
 import type { JSX } from "preact";
 
-import { ago, duration, rate, whole } from "../format";
+import { useMemo } from "preact/hooks";
+
+import { ago, compact, duration, rate, whole } from "../format";
 import { usePoll } from "../poll";
 import { useShared, vhost } from "../state";
 import type { Pipeline } from "../types";
 import { Badge, Card, Empty, Facts, Loaded, PageHead, Rows, type Tone } from "../ui/basics";
+import { Chart } from "../ui/chart";
 import { url } from "../urls";
 
 const SILENT = 60_000; // ms without a report from a running pipeline
@@ -47,6 +50,37 @@ export function PipelinesPage(): JSX.Element {
   );
 }
 
+/** What it did during the last ten minutes of reports. */
+function Charts(props: { one: Pipeline }): JSX.Element | null {
+  const { history } = props.one;
+  const column = (at: number) => history.map((row) => ({ at: row[0], value: row[at] }));
+  const series = useMemo(() => [1, 2, 3, 4].map(column), [history]);
+  if (history.length < 2) return null;
+  const [read, processed, lag, batch] = series;
+  return (
+    <div class="charts three">
+      <Chart
+        title="Rows"
+        format={rate}
+        series={[
+          { label: "read", color: "--c1", points: read },
+          { label: "processed", color: "--c2", points: processed },
+        ]}
+      />
+      <Chart
+        title="Lag"
+        format={compact}
+        series={[{ label: "messages", color: "--c4", points: lag, fill: true }]}
+      />
+      <Chart
+        title="Batch duration"
+        format={(ms) => duration((ms ?? 0) / 1000)}
+        series={[{ label: "batch", color: "--c5", points: batch }]}
+      />
+    </div>
+  );
+}
+
 function PipelineCard(props: { one: Pipeline }): JSX.Element {
   const { one } = props;
   const [state, tone] = stateOf(one);
@@ -70,6 +104,22 @@ function PipelineCard(props: { one: Pipeline }): JSX.Element {
             ["File", one.file ?? "–"],
           ]}
         />
+        <Charts one={one} />
+        {one.last_bad && one.last_bad.length > 0 && (
+          <Rows
+            label={`Last bad records of ${one.name}`}
+            head={["Source", ["Offset", "num"], "Reason", "Body", "Found"]}
+            rows={one.last_bad}
+            id={(bad) => `${bad.source} ${bad.partition} ${bad.offset}`}
+            cells={(bad) => [
+              bad.source,
+              whole(bad.offset),
+              bad.reason,
+              <code>{bad.body}</code>,
+              ago(Date.parse(bad.found_at), Date.now()),
+            ]}
+          />
+        )}
         {queries.length > 0 ? (
           <Rows
             label={`Queries of ${one.name}`}

@@ -27,7 +27,14 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.[ty][oa]m*l")), ids=lambda one: one.name)
-def test_examples_are_fine(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_are_fine(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "messages").mkdir()  # an archive
+    monkeypatch.setenv("LAKE", str(tmp_path))
     assert main(["pipeline", "validate", "--no-spark", str(file)]) == 0
     assert capsys.readouterr().out.startswith(f"{file}: fine (1 source, ")
 

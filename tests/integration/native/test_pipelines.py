@@ -40,6 +40,28 @@ def test_the_api_shows_the_last_report_of_pipelines(monkeypatch: pytest.MonkeyPa
             assert shown("/api/pipelines") == []
 
 
+def test_the_reports_of_a_pipeline_are_its_history() -> None:
+    queries = [
+        {"input_rows_per_second": 10.0, "rows_per_second": 20.5, "lag": 7, "batch_ms": 80},
+        {"input_rows_per_second": 1.0, "rows_per_second": 2.0, "lag": 70, "batch_ms": "soon"},
+    ]
+    with run_broker(clock="virtual") as broker:
+        with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:
+            bulk.report_pipeline("p", {"state": "running"})
+            bulk.report_pipeline("p", {"state": "running", "queries": [*queries, "odd"]})
+            for _ in range(pipeline_status.SAMPLES):
+                bulk.report_pipeline("q", {"state": "running"})
+            bulk.report_pipeline("q", {"state": "running", "queries": queries, "last_bad": [{}]})
+        with httpx.Client(
+            timeout=60, base_url=str(broker.http_url), auth=("guest", "guest")
+        ) as client:
+            first, second = client.get("/api/pipelines").json()
+    assert [row[1:] for row in first["history"]] == [[0, 0, 0, 0], [11.0, 22.5, 70, 80]]
+    assert len(second["history"]) == pipeline_status.SAMPLES
+    assert second["history"][-1][3] == 70
+    assert second["last_bad"] == [{}]
+
+
 def test_a_pipeline_that_has_ended_has_no_rate() -> None:
     query = {"sink": "lake", "rows": 7, "rows_per_second": 250.5}
     states = ("failed", "finished", "running", "stopped")

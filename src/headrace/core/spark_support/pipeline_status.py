@@ -5,6 +5,7 @@ Only in memory: a pipeline that runs says it again every few seconds.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ MAX_PIPELINES = 1000
 ENDED = frozenset({"finished", "stopped", "failed"})
 SILENT_AFTER_MS = 60_000  # of one that says it runs: it says so every two seconds
 FORGET_AFTER_MS = 24 * 3_600_000
+SAMPLES = 300  # of a pipeline, the last ten minutes of one that runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class PipelineStatus:
     name: str
     state: Mapping[str, object]
     at_ms: int
+    history: deque[list[float]]
+    """Of each report: time, rows read and processed per second, lag, batch time in ms."""
 
     def is_running(self, now_ms: int) -> bool:
         return self.state.get("state") not in ENDED and now_ms - self.at_ms <= SILENT_AFTER_MS
@@ -55,4 +59,19 @@ class Pipelines:
             self._by_name = {one.name: one for one in self}
             if len(self._by_name) >= MAX_PIPELINES:
                 raise PreconditionFailed(f"{MAX_PIPELINES} pipelines are known, which is the limit")
-        self._by_name[name] = PipelineStatus(name, state, self._clock.now_ms())
+        now, before = self._clock.now_ms(), self._by_name.get(name)
+        history = before.history if before is not None else deque(maxlen=SAMPLES)
+        history.append([now, *_figures(state.get("queries"))])
+        self._by_name[name] = PipelineStatus(name, state, now, history)
+
+
+def _figures(queries: object) -> tuple[float, float, float, float]:
+    """The rates of all queries together, and the largest lag and batch time."""
+    rows = [one for one in queries if isinstance(one, Mapping)] if isinstance(queries, list) else []
+
+    def each(name: str) -> list[float]:
+        values = [one.get(name) for one in rows]
+        return [one for one in values if isinstance(one, int | float)]
+
+    rates = (sum(each("input_rows_per_second")), sum(each("rows_per_second")))
+    return *rates, max(each("lag"), default=0), max(each("batch_ms"), default=0)

@@ -12,7 +12,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -172,6 +173,18 @@ def count_rows(root: str) -> int:
     except TableNotFoundError:
         return 0
     return sum(pa.table(actions).column("num_records").to_pylist())
+
+
+def last_rows(root: str, count: int) -> list[dict[str, Any]]:
+    """The last rows of the newest file of a table; none when there is no table."""
+    try:
+        files = pa.table(DeltaTable(root).get_add_actions()).sort_by("modification_time")
+    except TableNotFoundError:
+        return []
+    if not files.num_rows:
+        return []
+    rows = pq.read_table(Path(root) / unquote(files["path"][-1].as_py()))
+    return list(rows.slice(max(0, rows.num_rows - count)).to_pylist())
 
 
 def is_committed(table: DeltaTable, app: str, version: int) -> bool:

@@ -18,6 +18,7 @@ class QueryFigures:
     sink: str
     batch: int = -1
     rows: int = 0
+    input_rows_per_second: float = 0.0
     rows_per_second: float = 0.0
     batch_ms: int = 0
     lag: int = 0
@@ -32,6 +33,7 @@ class QueryFigures:
         self.batch = batch
         rows = int(progress.get("numInputRows") or 0)
         self.rows += rows
+        self.input_rows_per_second = round(float(progress.get("inputRowsPerSecond") or 0.0), 1)
         self.rows_per_second = round(float(progress.get("processedRowsPerSecond") or 0.0), 1)
         self.batch_ms = int((progress.get("durationMs") or {}).get("triggerExecution") or 0)
         for one in progress.get("stateOperators") or ():

@@ -7,12 +7,13 @@ import os
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -34,7 +35,7 @@ from headrace.spark.errors import (
     reason_of,
 )
 from headrace.spark.foreach_batch import into
-from headrace.spark.lake.delta import count_rows
+from headrace.spark.lake.delta import count_rows, last_rows
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.pipelines.model import BAD_RECORDS, Pipeline
@@ -45,6 +46,7 @@ from headrace.spark.pipelines.steps import Views, build, group_of, stream_of
 
 ENDED = ("finished", "stopped", "failed")
 POLL_SECONDS = 0.5
+SHOWN_BAD, SHOWN_BYTES = 5, 300  # bad records in the status, and how much of each
 BATCH_SECONDS = 60.0  # how long a batch may still take when it is time to stop
 
 
@@ -80,6 +82,7 @@ class PipelineRunner:
     _since: str = ""
     _master: str | None = None
     _bad: int = 0
+    _last_bad: list[dict[str, object]] = field(default_factory=list)
 
     @property
     def bad_records(self) -> str:
@@ -94,7 +97,7 @@ class PipelineRunner:
         """
         self._since = _now()
         self._master = self.spark.sparkContext.master
-        self._bad = count_rows(self.bad_records)
+        self._count_bad()
         file = StateFile(self.directory, self.pipeline.name)
         reporter = Reporter(self.pipeline)
 
@@ -200,9 +203,14 @@ class PipelineRunner:
     def _saw(self, figures: QueryFigures) -> None:
         """A batch is done."""
         if figures.sink == BAD_RECORDS:
-            self._bad = count_rows(self.bad_records)  # also those of earlier runs
+            self._count_bad()
         if self.shown is not None:
             self.shown.batch(figures)
+
+    def _count_bad(self) -> None:
+        """Those of earlier runs too."""
+        self._bad = count_rows(self.bad_records)
+        self._last_bad = [_shown(row) for row in last_rows(self.bad_records, SHOWN_BAD)]
 
     def _finish(self) -> None:
         """The batches under way end; no new ones are waited for."""
@@ -234,7 +242,7 @@ class PipelineRunner:
     def _state(self, state: str, error: str | None) -> State:
         if state in ENDED:
             for one in self._queries:
-                one.figures.rows_per_second = 0.0
+                one.figures.rows_per_second = one.figures.input_rows_per_second = 0.0
         return {
             "name": self.pipeline.name,
             "file": str(self.pipeline.file.resolve()),
@@ -246,6 +254,7 @@ class PipelineRunner:
             "started_at": self._since,
             "updated_at": _now(),
             "bad_records": self._bad,
+            "last_bad": self._last_bad,
             "queries": [asdict(one.figures) for one in self._queries],
         }
 
@@ -257,6 +266,14 @@ def _together(views: Views) -> DataFrame:
         for name, frame in views.bad.items()
     ]
     return reduce(DataFrame.unionByName, frames)
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, object]:
+    """A bad record as the page shows it."""
+    body = bytes(row["body"] or b"")[:SHOWN_BYTES].decode("utf-8", "replace")
+    found = {name: row[name] for name in ("source", "partition", "offset", "reason")}
+    return {**found, "reason": str(found["reason"])[:SHOWN_BYTES], "body": body,
+            "found_at": row["found_at"].isoformat(timespec="seconds")}  # fmt: skip
 
 
 def _now() -> str:

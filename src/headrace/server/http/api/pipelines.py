@@ -8,7 +8,7 @@ from headrace.server.http.replies import Reply
 from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
 
 _NAMES = ("name", "vhost", "state", "file", "master", "host", "pid", "started_at", "updated_at",
-          "silent_ms", "bad_records", "error", "queries")  # fmt: skip
+          "silent_ms", "bad_records", "last_bad", "error", "queries", "history")  # fmt: skip
 
 
 async def _pipelines(call: ApiRequest) -> Reply:
@@ -18,7 +18,7 @@ async def _pipelines(call: ApiRequest) -> Reply:
         for one in sorted(vhost.pipelines, key=lambda status: status.name):
             known: Row = {name: one.state.get(name) for name in _NAMES}
             known |= {"name": one.name, "vhost": vhost.name, "silent_ms": now - one.at_ms}
-            found.append(known | {"queries": one.queries(now)})
+            found.append(known | {"queries": one.queries(now), "history": [*one.history]})
     fields: ListColumns[Row] = ListColumns(
         {name: (lambda row, name=name: row[name]) for name in _NAMES}  # type: ignore[misc]
     )
