@@ -1,17 +1,20 @@
 """Reading topics and queues in Spark beside reading the same rows from Parquet, in one run.
 
     .venv/bin/python tests/bench/spark_vs_parquet.py [ROWS] [ROUNDS] [JSON FILE]
+        [--size 100] [--directory DIR] [--fill-only] [--no-mysql]
 
 Into the noop sink, all columns unless it says otherwise, local[2], one case after the other in each
 round. Each case is compared with a Parquet copy of its own rows, by rows per second and by
 processor time per row of all processes that take part: on a busy machine the second is what counts.
 `files` and `network` are the two ways in which the jar gets the records, `Python` is the Python
 source, `three columns` are source, offset and key without the body, `single` are records of one
-message each. Topics in MySQL are left out without MariaDB.
+message each. Topics in MySQL are left out without MariaDB. A DIR that was filled before is used
+again, with the same ROWS and sizes.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -167,17 +170,19 @@ def _read(read: Callable[[], Any], rows: int, pids: Callable[[], list[int]]) -> 
 Medians = dict[str, tuple[float, float, float, float]]
 
 
-def measure(rows: int, rounds: int, tell: Callable[[str], object]) -> dict[int, Medians]:
+def measure(given: argparse.Namespace, tell: Callable[[str], object]) -> dict[int, Medians]:
     """By size and case: rows per second, ratio to Parquet, µs of processor time per row, ratio."""
-    counts = {size: _counts(rows, size) for size in SIZES}
+    counts = {size: _counts(given.rows, size) for size in given.size or SIZES}
     figures: dict[int, Medians] = {}
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = given.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        is_filled = (folder / "data").exists()
+        folder.mkdir(exist_ok=True)
         broker = brokers.start(folder)
         stack.callback(broker.stop)
         database_url = None
         roots = [os.getpid(), broker.pid or 0]
-        if mariadb.find_server() is not None:
+        if mariadb.find_server() is not None and not given.no_mysql:
             (folder / "db").mkdir()
             # Parquet files are in memory by then, and so may the tables be.
             server = mariadb.prepare(folder / "db", "--innodb-buffer-pool-size=2G")
@@ -187,9 +192,11 @@ def measure(rows: int, rounds: int, tell: Callable[[str], object]) -> dict[int, 
             roots.append(server.process.pid)
             database_url = server.url("bench")
         with BulkConnection(Settings(port=broker.native_port)) as bulk:
-            for size, count in counts.items():
+            for size, count in () if is_filled else counts.items():
                 _fill(bulk, count[0], size)
                 _fill_single(bulk, count[2], size)
+        if given.fill_only:
+            return {}
         if database_url is not None:
             for size, count in counts.items():
                 _fill_database(database_url, count[1], size)
@@ -198,7 +205,7 @@ def measure(rows: int, rounds: int, tell: Callable[[str], object]) -> dict[int, 
         url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
         for size, count in counts.items():
             cases = _cases(spark, url, database_url, folder, size, count)
-            figures[size] = _measured(cases, rounds, lambda: _trees(roots))
+            figures[size] = _measured(cases, given.rounds, lambda: _trees(roots))
             for name, (rate, ratio, cost, cheaper) in figures[size].items():
                 shown = f"{rate:10,.0f} rows/s {ratio:6.2f}   {cost:6.2f} µs {cheaper:6.2f}"
                 tell(f"{size:5} B  {name:38} {shown}\n")
@@ -236,15 +243,25 @@ def _measured(cases: list[Case], rounds: int, pids: Callable[[], list[int]]) -> 
     }
 
 
-def main(rows: str = "4000000", rounds: str = "3", file: str | None = None) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rows", nargs="?", type=int, default=4_000_000)
+    parser.add_argument("rounds", nargs="?", type=int, default=3)
+    parser.add_argument("file", nargs="?", type=Path)
+    parser.add_argument("--size", type=int, action="append")
+    parser.add_argument("--directory", type=Path)
+    parser.add_argument("--fill-only", action="store_true")
+    parser.add_argument("--no-mysql", action="store_true")
+    given = parser.parse_args()
+
     def tell(line: str) -> None:
         sys.stdout.write(line)
         sys.stdout.flush()
 
-    figures = measure(int(rows), int(rounds), tell)
-    if file is not None:
-        Path(file).write_text(json.dumps(figures, indent=1))
+    figures = measure(given, tell)
+    if given.file is not None:
+        given.file.write_text(json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -14,6 +14,16 @@ from typing import Any
 
 from support.spark_lab.sessions import new_session
 
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    # On a cluster a task that takes a little longer than others is started twice.
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "10ms",
+}
 COUNTS = "to_json(struct(digit, n)) AS body"
 
 
@@ -38,9 +48,7 @@ def attached(rows: Any, form: str, shape: str, url: str, sink: str) -> Any:  # n
 
 
 def main(told: dict[str, str]) -> None:
-    spark = new_session(
-        told["master"], **{"spark.executor.memory": "512m", "spark.executor.cores": "1"}
-    )
+    spark = new_session(told["master"], **SETTINGS)
     rows = (
         spark.readStream.format("headrace")
         .option("url", told["url"])

@@ -58,17 +58,25 @@ class Server(Protocol):
 
 
 class BrokerServer:
-    """The queue or topic ``in``, the topic ``out``."""
+    """The queue or topic ``in``, the topic ``out``.
+
+    Segments are small and the topic keeps little, so that the log is compacted and removed behind
+    the pin all the time."""
+
+    settings = ("--segment-size", "64KiB")
 
     def __init__(self, directory: Path, kind: str) -> None:
         self.directory = directory
         self.kind = kind
         self.is_pinned = False  # by a query: consumers may take messages away
-        self.broker = brokers.start(directory, "--native-port", str(lasting_ports()["native"]))
+        self.broker = self._started(lasting_ports()["native"])
         with self.bulk() as bulk:
             bulk.call(Op.TOPIC_DECLARE, name="out", queues=2)
             if kind == "topic":
-                bulk.call(Op.TOPIC_DECLARE, name="in", queues=3)
+                bulk.call(Op.TOPIC_DECLARE, name="in", queues=3, retention="50KB")
+
+    def _started(self, port: int) -> brokers.Broker:
+        return brokers.start(self.directory, "--native-port", str(port), *self.settings)
 
     @property
     def url(self) -> str:
@@ -103,9 +111,8 @@ class BrokerServer:
             return bodies_in(bulk, "out")
 
     def kill(self) -> None:
-        port = self.broker.native_port
         self.broker.kill()
-        self.broker = brokers.start(self.directory, "--native-port", str(port))
+        self.broker = self._started(self.broker.native_port)
 
     def stop(self) -> None:
         self.broker.stop()
