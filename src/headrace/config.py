@@ -87,7 +87,7 @@ class Config:
     """The settings of one broker. Built by `load`, or directly in tests."""
 
     data_dir: Path = _option(
-        Path("headrace-data"), "Files", "Directory that holds everything the broker keeps.", PATH
+        Path("headrace-data"), "Files", "Directory for all data of the broker.", PATH
     )
     ready_file: Path | None = _option(
         None, "Files", "Written once all listeners are up: a JSON object with pid and ports.", PATH
@@ -161,13 +161,13 @@ class Config:
     remoting_tls: str = _option(
         "optional",
         "Listeners",
-        "With tls_cert: whether RocketMQ clients may come without TLS.",
+        "With tls_cert: whether RocketMQ clients may connect without TLS.",
         choice("optional", "required"),
     )
     advertise_host: str | None = _option(
         None,
         "Listeners",
-        "Host that RocketMQ clients are to connect to; not set: the one they have connected to.",
+        "Host that RocketMQ clients connect to; not set: the one of the name server they used.",
         TEXT,
     )
     tls_cert: Path | None = _option(
@@ -180,13 +180,13 @@ class Config:
     tls_client_certificates: str = _option(
         "required",
         "Listeners",
-        "With tls_ca: whether a client may come without a certificate.",
+        "With tls_ca: whether a client may connect without a certificate.",
         choice("required", "optional"),
     )
     tls_user_from: str = _option(
         "common_name",
         "Listeners",
-        "What in a client's certificate is the user, for logins without a password.",
+        "Field of a client's certificate that names the user, for logins without a password.",
         choice("common_name", "dns", "email", "uri"),
     )
 
@@ -233,18 +233,18 @@ class Config:
         size_up_to(ROCKETMQ_BODY_MAX),
     )
     rocketmq_pull_limit: int = _option(
-        32, "Limits", "Most messages that one pull of a RocketMQ client gets.", whole(1, 1024)
+        32, "Limits", "Maximum number of messages per pull of a RocketMQ client.", whole(1, 1024)
     )
     auto_create_topics: bool = _option(
         True,
         "Limits",
-        "Make a topic when a RocketMQ client sends to one that is not there.",
+        "Create a topic when a RocketMQ client sends to one that does not exist.",
         YES_NO,
     )
     events: bool = _option(
         False,
         "Limits",
-        "Note in the topic `$events` what happens to stored messages, for `headrace report`.",
+        "Record in the topic `$events` what happens to stored messages, for `headrace report`.",
         YES_NO,
     )
     memory_high_watermark: str = _option(
@@ -300,9 +300,7 @@ class Config:
     cluster_name: str = _option(
         "headrace@localhost", "Identity", "Name of the cluster, as sent to clients.", TEXT
     )
-    default_user: str = _option(
-        "guest", "Identity", "User made when the data directory is new.", TEXT
-    )
+    default_user: str = _option("guest", "Identity", "User created in a new data directory.", TEXT)
     default_password: str = _option(
         "guest", "Identity", "Password of that user.", TEXT, secret=True
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import click
@@ -48,6 +48,31 @@ def test_every_command_exists_and_explains_itself(
 ) -> None:
     assert cli.main([name, "--help"]) == 0
     assert f"Usage: headrace {name}" in capsys.readouterr().out
+
+
+def every_command() -> Iterator[tuple[list[str], click.Command]]:
+    for name in cli.COMMANDS:
+        command = cli.headrace.get_command(click.Context(cli.headrace), name)
+        assert command is not None
+        yield [name], command
+        if isinstance(command, click.Group):
+            yield from (([name, part], one) for part, one in command.commands.items())
+
+
+def test_every_help_has_an_example_of_that_very_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for path, _ in every_command():
+        assert cli.main([*path, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split()) + " "
+        assert f"Example: headrace {' '.join(path)} " in text, path
+
+
+def test_lists_of_commands_are_not_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line of `Commands:` is the whole first sentence, in a terminal of 80 columns."""
+    groups = [path for path, one in every_command() if isinstance(one, click.Group)]
+    for path in [[], *groups]:
+        assert cli.main([*path, "--help"]) == 0
+        listed = capsys.readouterr().out.partition("Commands:")[2].partition("\n\n")[0]
+        assert [line for line in listed.splitlines() if line.endswith("...")] == []
 
 
 @pytest.mark.parametrize(

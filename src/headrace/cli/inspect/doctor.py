@@ -23,7 +23,9 @@ from headrace.cli.support.output import DONE, FAILED, counted, escaped, print_js
 @json_option
 @http_options
 def doctor(client: ManagementClient, seconds: float, as_json: bool) -> int:
-    """Look for common problems: no consumers, growing backlogs, alarms, stalled groups and more.
+    """Look for common problems and print what to do.
+
+    For example no consumers, growing backlogs, alarms, stalled groups.
 
     Exit code 1 when a severe problem was found.
     """

@@ -19,7 +19,10 @@ _LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 @click.command()
 @click.argument("error", nargs=-1, required=True, metavar="ERROR")
 def explain(error: tuple[str, ...]) -> int:
-    """Explain ERROR: a reply code such as 406, a name such as NOT_FOUND, or a whole message."""
+    """Explain ERROR, for example 406.
+
+    ERROR is a reply code, a name such as NOT_FOUND, or a whole message.
+    """
     text = " ".join(error)
     exact = [one for one in TEXTS if one[1] in text]
     kinds = [] if exact else list(_matching(text))

@@ -31,7 +31,7 @@ def migrate() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option
 def check(file: Path, as_json: bool) -> int:
-    """Check whether Headrace can take over the definitions in FILE, and what will differ.
+    """Check whether Headrace can take over the definitions in FILE.
 
     FILE is the output of `rabbitmqctl export_definitions` or of the management page. It is also
     imported into a private broker that is removed afterwards. Exit code 1: something is refused.

@@ -50,7 +50,7 @@ _SORTS = ("ready", "unacked", "in", "out", "ack", "name")
 @json_option
 @http_options
 def top(client: ManagementClient, sort: str, interval: float, once: bool, as_json: bool) -> int:
-    """Show queues with their rates, and groups with their lag, until Ctrl-C.
+    """Show queues with rates and groups with lag, until Ctrl-C.
 
     When the output is not a terminal, the queues are printed once.
     """

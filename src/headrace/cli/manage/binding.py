@@ -79,7 +79,10 @@ def delete(
     arguments: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Remove the binding with KEY and arguments; without KEY all of EXCHANGE to DESTINATION."""
+    """Remove bindings of EXCHANGE to DESTINATION.
+
+    The one with KEY and the arguments, or without KEY all of them.
+    """
     given = arguments_of(arguments)
     if given and key is None:
         raise click.UsageError("--argument needs a KEY; write an empty key as ''")

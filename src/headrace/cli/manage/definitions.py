@@ -18,7 +18,10 @@ _vhost_option = click.option("--vhost", default=None, help="Only this vhost. [al
 
 @click.group()
 def definitions() -> None:
-    """Export and import vhosts, users, permissions, policies, exchanges, queues, bindings."""
+    """Export and import everything that is declared.
+
+    Vhosts, users, permissions, policies, exchanges, queues and bindings.
+    """
 
 
 @definitions.command("export")

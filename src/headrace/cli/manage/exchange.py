@@ -58,9 +58,10 @@ def declare(
     arguments: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Declare the exchange NAME of a TYPE: direct, fanout, topic, headers, x-delayed-message.
+    """Declare the exchange NAME of type TYPE.
 
-    Succeeds if it exists with the same attributes.
+    Types are direct, fanout, topic, headers and x-delayed-message. Succeeds if it exists with the
+    same attributes.
     """
     given = arguments_of(arguments)
     with connected(address) as channel:

@@ -66,7 +66,10 @@ def grant(
 @json_option
 @http_options
 def clear(client: ManagementClient, user: str, vhost: str, as_json: bool) -> int:
-    """Revoke the access of USER to the vhost; open connections there are closed."""
+    """Revoke the access of USER to the vhost.
+
+    Open connections there are closed.
+    """
     client.request("DELETE", ("permissions", vhost, user))
     text = f"user {escaped(user)} may not enter vhost {escaped(vhost)} any more"
     return print_result(text, {"user": user, "vhost": vhost}, as_json=as_json)

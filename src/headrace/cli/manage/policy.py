@@ -67,7 +67,9 @@ def set_policy(
     vhost: str,
     as_json: bool,
 ) -> int:
-    """Apply DEFINITION to names that match PATTERN, for example '{"max-length": 1000}'."""
+    """Apply DEFINITION to names that match PATTERN.
+
+    For example '{"max-length": 1000}'."""
     try:
         settings = json.loads(definition)
     except ValueError as error:

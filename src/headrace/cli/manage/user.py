@@ -134,7 +134,10 @@ def set_password(
 @json_option
 @http_options
 def set_tags(client: ManagementClient, name: str, tags: tuple[str, ...], as_json: bool) -> int:
-    """Replace the tags of the user NAME with TAGS; without TAGS all are removed."""
+    """Replace the tags of the user NAME with TAGS.
+
+    Without TAGS all are removed.
+    """
     client.get("users", name)
     chosen = [tag for part in tags for tag in _tags(part)]
     client.request("PUT", ("users", name), {"tags": chosen})
@@ -158,7 +161,10 @@ def set_limits(
     max_channels: int | None,
     as_json: bool,
 ) -> int:
-    """Set the limits of the user NAME; open connections and channels stay open."""
+    """Set the limits of the user NAME.
+
+    Open connections and channels stay open.
+    """
     return change_limits(
         client,
         ("user-limits", name),
@@ -181,7 +187,10 @@ def set_limits(
 def set_secret(
     client: ManagementClient, name: str, secret_file: Path | None, clear: bool, as_json: bool
 ) -> int:
-    """Set the secret with which RocketMQ clients sign requests; NAME is their access key."""
+    """Set the secret with which RocketMQ clients sign requests.
+
+    NAME is their access key.
+    """
     where = ("users", name, "rocketmq-secret")
     if clear:
         client.request("DELETE", where)

@@ -39,7 +39,10 @@ def list_vhosts(client: ManagementClient, as_json: bool) -> int:
 @json_option
 @http_options
 def add(client: ManagementClient, name: str, description: str | None, as_json: bool) -> int:
-    """Create the vhost NAME; its creator gets full permissions in it."""
+    """Create the vhost NAME.
+
+    Its creator gets full permissions in it.
+    """
     body = {} if description is None else {"description": description}
     client.request("PUT", ("vhosts", name), body)
     fields = {"name": name, "description": client.get("vhosts", name)["description"]}
@@ -78,7 +81,10 @@ def set_limits(
     max_queues: int | None,
     as_json: bool,
 ) -> int:
-    """Set the limits of the vhost NAME; existing connections and queues stay."""
+    """Set the limits of the vhost NAME.
+
+    Existing connections and queues stay.
+    """
     return change_limits(
         client,
         ("vhost-limits", name),

@@ -131,9 +131,10 @@ def bench_client(
     list_only: bool,
     as_markdown: bool,
 ) -> int:
-    """Measure our client beside pika on one broker: 100 bytes, persistent, confirmed.
+    """Measure the native client beside pika on one broker.
 
-    Exit code 1 when a ratio misses its target.
+    Messages have 100 bytes, are persistent and confirmed. Exit code 1 when a ratio misses its
+    target.
     """
     if find_spec("pika") is None:
         raise CommandFailed("pika is not installed; the comparison needs it: pip install pika")

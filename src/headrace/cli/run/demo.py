@@ -25,10 +25,10 @@ Next:
     "--quick", is_flag=True, help="Skip the chapters with MariaDB and Spark, which take longer."
 )
 def demo(keep: bool, quick: bool) -> int:
-    """Show in a minute what the broker does, with a small order shop.
+    """Show what the broker does, with a small order shop.
 
-    Starts a private broker on free ports and stops it at the end. Every claim it prints is
-    checked; the exit code is 0 only if all of them held.
+    Takes less than a minute. Starts a private broker on free ports and stops it at the end.
+    Every claim it prints is checked; the exit code is 0 only if all of them held.
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -28,7 +28,7 @@ _WHAT = (
 )
 @click.option("--seed", type=int, help="Repeat an earlier run. [random]")
 def verify(directory: Path, rounds: int, seconds: float, seed: int | None) -> int:
-    """Crash a broker on the disk of DIR and check that nothing confirmed is lost.
+    """Crash a broker in DIR and check that nothing is lost.
 
     A broker is started in DIR/headrace-verify, loaded with publishers, consumers and transactions,
     killed with SIGKILL, and started again. In the end every message is accounted for. The

@@ -28,7 +28,7 @@ file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type
 
 @click.group()
 def pipeline() -> None:
-    """Data pipelines on Spark: sources, steps in SQL, sinks, in one file."""
+    """Data pipelines on Spark: sources, SQL and sinks in one file."""
 
 
 @pipeline.command()
@@ -37,10 +37,11 @@ def pipeline() -> None:
 @spark_options
 @with_session
 def run(file: Path, once: bool, session: SessionSettings) -> int:
-    """Run the pipeline in FILE until SIGTERM or Ctrl-C (it finishes the current batch).
+    """Run the pipeline in FILE until SIGTERM or Ctrl-C.
 
-    A restart continues where it stopped; nothing is lost or duplicated. Progress is a line on a
-    terminal, and one JSON object per batch on standard error otherwise.
+    The current batch is finished first. A restart continues where it stopped; nothing is lost or
+    duplicated. Progress is a line on a terminal, and one JSON object per batch on standard error
+    otherwise.
     """
     from headrace.spark import spark_session
     from headrace.spark.pipelines.file import load
@@ -101,7 +102,7 @@ def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
 @debug_option
 @with_spark_errors
 def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
-    """Pipelines of this machine, running or stopped, and their progress."""
+    """List the pipelines of this machine with their progress."""
     from headrace.spark.pipelines.status import all_states, state_directory
 
     states = list(all_states(state_directory(state_dir, os.environ)))

@@ -16,10 +16,10 @@ from headrace.store.tools.backup import restore as restore_directory
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
 def backup(directory: Path, target: Path) -> int:
-    """Copy the data directory DIR to the new directory TARGET, whether its broker runs or not.
+    """Copy the data directory DIR to the new directory TARGET.
 
-    Everything that was confirmed before the start and is not acknowledged is in the copy. TARGET
-    appears when it is complete; `headrace restore` brings it back.
+    The broker may be running. Everything that was confirmed before the start and is not
+    acknowledged is in the copy. TARGET appears when it is complete; `headrace restore` restores it.
     """
     with progress_bar("copying", "files") as progress:
         copied = copy_directory(directory, target, progress)
@@ -31,7 +31,7 @@ def backup(directory: Path, target: Path) -> int:
 @click.argument("source", metavar="BACKUP", type=click.Path(path_type=Path))
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 def restore(source: Path, directory: Path) -> int:
-    """Copy BACKUP into the data directory DIR, which must be empty or absent.
+    """Copy BACKUP to DIR, which must be empty or absent.
 
     The backup is checked first, as `headrace fsck` does.
     """

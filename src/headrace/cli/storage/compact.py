@@ -17,10 +17,10 @@ from headrace.store.tools.offline import locked
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the sizes as JSON.")
 def compact(directory: Path, as_json: bool) -> int:
-    """Compact the commit log in the data directory DIR of a broker that is not running.
+    """Compact the log of a stopped broker.
 
-    A running broker compacts mostly dead segments by itself. This command rewrites every segment
-    that has dead messages.
+    DIR is its data directory. A running broker compacts mostly dead segments by itself. This
+    command rewrites every segment that has dead messages.
     """
     logging.getLogger("headrace.store").addHandler(logging.NullHandler())
     with locked(directory, create=True), progress_bar("compacting", "segments") as progress:

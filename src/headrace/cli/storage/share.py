@@ -59,7 +59,10 @@ def node() -> None:
 @_shard_options
 @json_option
 def list_nodes(database: ShardDatabase, shard: str, *, as_json: bool) -> int:
-    """List the nodes of a shard: which one is active, how far the copies of the others are."""
+    """List the nodes of a shard.
+
+    Shows which one is active and how far the copies of the others are.
+    """
     from headrace.store.shared.status import node_row
 
     before, beats = database.status(), {one.name: one.beats for one in database.nodes()}
@@ -86,7 +89,10 @@ def share() -> None:
 @share.command("init")
 @_shard_options
 def init(database: ShardDatabase, shard: str) -> int:
-    """Make the tables and an empty shard; `headrace serve --share` does that, too."""
+    """Create the tables and an empty shard.
+
+    `headrace serve --share` does the same.
+    """
     database.create()
     click.echo(f"shard '{shard}' is ready")
     return 0
@@ -109,7 +115,10 @@ def adopt_directory(database: ShardDatabase, shard: str, directory: Path) -> int
 @_directory
 @_shard_options
 def export_shard(database: ShardDatabase, shard: str, directory: Path) -> int:
-    """Copy a shard into the new data directory DIR, also while a node serves it: a backup."""
+    """Copy a shard into the new data directory DIR.
+
+    This makes a backup, also while a node serves the shard.
+    """
     from headrace.store.tools.shard_copy import export
 
     with progress_bar("copying"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Final
 
 import click
@@ -30,19 +31,19 @@ headrace binding add shop orders 'order.*'
 headrace binding declare shop orders 'order.*'
 headrace binding delete shop orders 'order.*'
 headrace binding list --json
+headrace topic create visits --retention 7d
 headrace topic adopt orders --store mysql://user@127.0.0.1/shop
 headrace topic append visits '{"page": "/"}' --priority high
-headrace topic create visits --retention 7d
 headrace topic delete visits --yes
 headrace topic describe visits
 headrace topic list --store mysql://user@127.0.0.1/shop
 headrace topic read visits --group stats --count 10
-headrace group delete visits stats --yes
 headrace group lag visits stats
+headrace group delete visits stats --yes
 headrace group list visits
 headrace group reset visits stats --to earliest
-headrace pin delete nightly-report
 headrace pin list --json
+headrace pin delete nightly-report
 headrace vhost add staging --description 'before production'
 headrace vhost delete staging --yes
 headrace vhost list
@@ -66,13 +67,13 @@ headrace policy clear short
 headrace policy delete short
 headrace policy list --operator
 headrace policy set short '^tmp' '{"message-ttl": 60000}'
+headrace connection list
 headrace connection close '127.0.0.1:51838 -> 127.0.0.1:5672' --reason maintenance
 headrace connection delete '127.0.0.1:51838 -> 127.0.0.1:5672'
-headrace connection list
 headrace definitions export definitions.json
 headrace definitions import definitions.json
-headrace pipeline list
 headrace pipeline run revenue.toml --once
+headrace pipeline list
 headrace pipeline validate revenue.toml
 headrace archive --lake /data/lake --queue orders --once
 headrace sql 'SELECT count(*) FROM messages' --lake /data/lake
@@ -108,4 +109,5 @@ def add(command: click.Command, path: str) -> None:
         command.epilog = f"\b\nExample:\n  {example}{rest}"
     if isinstance(command, click.Group):
         for name, one in command.commands.items():
-            add(one, f"{path} {name}")
+            command.commands[name] = copy(one)  # an alias has an example of its own
+            add(command.commands[name], f"{path} {name}")

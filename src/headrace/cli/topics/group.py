@@ -123,7 +123,10 @@ def reset(
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @store_options
 def delete(store: Store, topic: str, group: str, alone: bool, yes: bool) -> int:
-    """Delete GROUP and its positions in TOPIC; if it returns, it starts as a new group."""
+    """Delete GROUP and its positions in TOPIC.
+
+    If it returns, it starts as a new group.
+    """
     reader = _known(store, topic, group, alone).reader
     confirmed(f"Forget the position of {group} in topic {topic}?", yes)
     store.engine.forget_group(topic, reader)

@@ -28,7 +28,7 @@ COLUMNS = (
 
 @click.group()
 def pin() -> None:
-    """Pins: messages kept for external readers such as Spark queries."""
+    """Pins: messages kept for readers such as Spark queries."""
 
 
 @pin.command("list")

@@ -36,7 +36,7 @@ _priority = click.option(
 
 @click.group()
 def topic() -> None:
-    """Topics with priorities, in a broker or (--store) directly in MySQL."""
+    """Topics with priorities, in a broker or in MySQL (--store)."""
 
 
 @topic.command()
@@ -154,7 +154,10 @@ def append(
     count: int | None,
     as_json: bool,
 ) -> int:
-    """Append BODY, or the lines of --file or standard input; returns when they are stored."""
+    """Append BODY, or the lines of --file or standard input.
+
+    Returns when they are stored.
+    """
     if body is not None and file is not None:
         raise click.UsageError("choose one of BODY and --file")
     producer = store.producer(name, token)
@@ -216,7 +219,7 @@ def read(
     as_json: bool,
     lines: bool,
 ) -> int:
-    """Print messages of the topic NAME, high priority first, and commit them.
+    """Print and commit messages of NAME, high priority first.
 
     They are committed after they were printed. With --peek nothing is committed (a
     group gets them again after a second), and no new group is left behind.
@@ -263,10 +266,10 @@ def delete(store: Store, name: str, yes: bool) -> int:
 @json_option
 @store_options
 def adopt(store: Store, name: str, yes: bool, as_json: bool) -> int:
-    """Turn tables of the original layout into the topic NAME, in place (only with --store).
+    """Turn tables of the original layout into the topic NAME.
 
-    The tables msg_p_NAME_low, _middle, _high and msg_c_NAME keep their messages, ids and offsets.
-    Stop the programs that use them and make a backup first.
+    In place, and only with --store. The tables msg_p_NAME_low, _middle, _high and msg_c_NAME keep
+    their messages, ids and offsets. Stop the programs that use them and make a backup first.
     """
     engine = store.engine
     if not isinstance(engine, MySqlEngine):
