@@ -9,7 +9,7 @@ import click
 from headrace.cli.inspect.problems import CHECKS, Snapshot, find
 from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options
-from headrace.cli.support.output import DONE, FAILED, counted, escaped, print_json
+from headrace.cli.support.output import DONE, FAILED, counted, escaped, print_json, progress_bar
 
 
 @click.command()
@@ -30,7 +30,8 @@ def doctor(client: ManagementClient, seconds: float, as_json: bool) -> int:
     Exit code 1 when a severe problem was found.
     """
     before = snapshot(client)
-    time.sleep(seconds)
+    with progress_bar("measuring"):
+        time.sleep(seconds)
     problems = list(find(before, snapshot(client)))
     if as_json:
         print_json(

@@ -65,7 +65,7 @@ def export(
     try:
         with (
             client.stream("rows", vhost, name, query=query) as answer,
-            progress_bar("export", "messages") as progress,
+            progress_bar("exporting", "messages") as progress,
             pa.ipc.open_stream(answer) as stream,
             _writer(part, file.suffix, stream.schema) as write,
         ):

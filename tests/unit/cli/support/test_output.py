@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import io
 import json
+import re
+import sys
 import unicodedata
+from importlib import import_module
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.support.output import escaped, escaped_body, json_safe
+from headrace.cli.support.output import escaped, escaped_body, json_safe, progress_bar
 
 # Control, format, surrogate, line and paragraph separators: Unicode's own names for trouble.
 TROUBLE = ("Cc", "Cs", "Zl", "Zp")
@@ -65,3 +70,30 @@ def test_json_says_the_same_after_it_was_made_safe(text: str) -> None:
     safe = json_safe(json.dumps({text: text}, ensure_ascii=False))
     assert json.loads(safe) == {text: text}
     assert not [one for one in safe if unicodedata.category(one) in TROUBLE]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_drawn_on_a_terminal_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress_bar("checking", "segments") as progress:
+            progress(3, 7)
+        drawn = stream.getvalue()
+        assert ("checking" in drawn and "3/7" in drawn) == stream.isatty()
+        assert bool(drawn) == stream.isatty()
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["storage.fsck", "storage.backup", "storage.compact", "storage.share", "spark.archive",
+     "spark.replay", "spark.report", "spark.sql", "messages.export", "messages.publish",
+     "inspect.doctor"],
+)  # fmt: skip
+def test_commands_that_can_take_long_show_progress(module: str) -> None:
+    assert re.search(
+        r"progress_bar\(\s*\"", inspect.getsource(import_module(f"headrace.cli.{module}"))
+    )
