@@ -41,11 +41,13 @@ def limitations() -> list[str]:
 
     found = []
     if not (DIST / "index.html").exists():
-        found.append("no management page: install Node.js and run `make console`")
+        found.append("no management page: install Node.js 18 or newer and run `make console`")
     if find_spec("pyarrow") is None or find_spec("numpy") is None:
         found.append("Spark cannot read from this broker: pip install 'headrace[spark]'")
     elif shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        found.append("no Java: pipelines, archive, sql and replay cannot run on this machine")
+        found.append(
+            "no Java, so no pipelines, archive, sql, replay: install openjdk-17-jre-headless"
+        )
     return found
 
 

@@ -84,3 +84,24 @@ def test_every_setting_but_a_secret_is_in_the_help(capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert [o.name for o in options().values() if f"{o.flag} " not in shown] == ["default_password"]
     assert "default-password" not in shown
+
+
+def test_what_this_machine_cannot_do_is_printed_before_the_start(
+    served: list[Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "index.html").write_text("the page")
+    monkeypatch.setattr("headrace.server.http.page.DIST", tmp_path)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/java")
+    assert main(["serve"]) == 0
+    assert capsys.readouterr().err == ""
+
+    monkeypatch.setattr("headrace.server.http.page.DIST", tmp_path / "missing")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert main(["serve"]) == 0
+    page, java = capsys.readouterr().err.splitlines()
+    assert page.startswith("note: no management page: install Node.js")
+    assert java.startswith("note: no Java, so no pipelines")
