@@ -140,6 +140,10 @@ class NoSuchTopic(NotFound):
     """The topic does not exist."""
 
 
+class SubscriptionUnknown(NotFound):
+    """A RocketMQ client pulls before its heartbeat has said what it wants, or after a change."""
+
+
 class NoSuchGroup(NotFound):
     """The consumer group does not exist."""
 

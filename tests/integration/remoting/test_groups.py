@@ -10,7 +10,7 @@ import pytest
 
 from headrace.testing import run_broker
 from headrace.wire.remoting import names
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.headers.admin import (
     CloneGroupOffset,
     DeleteGroup,
@@ -210,3 +210,38 @@ def test_a_reply_to_an_unknown_address_is_an_error(link: Link) -> None:
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "gone" in (answer.remark or "")
     assert wrong.code == ResponseCode.INVALID_PARAMETER
+
+
+# -- subscriptions -------------------------------------------------------------------------------
+
+
+def subscribe(link: Link, topic: str, expression: str, version: int) -> None:
+    group = ConsumerGroup("G-tags", (Subscription(topic, expression, version=version),))
+    accepted(link.call(RequestCode.HEART_BEAT, body=Heartbeat("c", (), (group,)).encode()))
+
+
+def test_a_waiting_pull_follows_the_subscription_of_its_group(
+    site: Ours, link: Link, topic: str
+) -> None:
+    wait = PullMessage("G-tags", topic, 0, 0, 32, int(PullFlag.SUSPEND), 0, 30_000)
+    subscribe(link, topic, "red", 1)
+    waiting = link.begin(wait)
+    subscribe(link, topic, "blue", 2)
+    with Link(site.broker_address) as other:
+        send(other, topic, b"wanted", TAGS="blue")
+    answer = accepted(link.finish(waiting))
+
+    assert [one.body for one in take_messages(answer.body)] == [b"wanted"]
+
+
+def test_a_pull_ahead_of_its_heartbeat_is_refused(link: Link, topic: str) -> None:
+    changed = PullMessage("G-tags", topic, 0, 0, 32, 0, sub_version=3)
+    subscribe(link, topic, "red", 2)
+    assert link.ask(changed).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    subscribe(link, topic, "blue", 3)
+    assert link.ask(changed).code == ResponseCode.PULL_NOT_FOUND
+
+    restarted = PullMessage("G-unheard", topic, 0, 0, 32, 0, expression_type="SQL92")
+    answer = link.ask(restarted)
+    assert answer.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    assert "heartbeat" in (answer.remark or "")

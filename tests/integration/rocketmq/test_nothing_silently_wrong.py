@@ -16,8 +16,12 @@ from headrace.rocketmq import (
     ConsumeResult,
     Message,
     MessageExt,
+    MessageQueue,
+    MessageSelector,
+    OffsetStore,
     OrderlyConsumer,
     Producer,
+    ReadOffsetType,
     SendError,
 )
 from headrace.testing import wait_for
@@ -249,3 +253,65 @@ def test_the_log_does_not_promise_another_try_after_the_last(
         wait_for(lambda: fake.messages["%DLQ%g", 0])
     assert "tried again" not in caplog.text
     assert "goes to the dead letters of g" in caplog.text
+
+
+# -- changes at work -----------------------------------------------------------------------------
+
+
+def test_a_new_selector_holds_for_pulls_that_already_wait(fake: Fake, consume: Consume) -> None:
+    got: list[bytes] = []
+
+    def listen(messages: list[MessageExt]) -> ConsumeResult:
+        got.extend(one.body for one in messages)
+        return SUCCESS
+
+    consumer = consume(ConcurrentConsumer, listen, "red")
+    wait_for(lambda: fake.count(RequestCode.PULL_MESSAGE) >= 3)  # one for each queue
+    consumer.subscription_manager.update_selector("T", MessageSelector.by_tag("blue"))
+    fake.put("T", b"1", TAGS="blue")
+    fake.put("T", b"2", TAGS="red")
+    fake.put("T", b"3", TAGS="blue")
+    wait_for(lambda: len(got) >= 2)
+
+    assert got == [b"1", b"3"]
+
+
+class Broken(OffsetStore):
+    """A user's store whose database is gone."""
+
+    def load(self) -> None:
+        """Nothing."""
+
+    def update_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Nothing."""
+
+    def persist(self, queue: MessageQueue) -> None:
+        raise RuntimeError("no database")
+
+    def persist_all(self) -> None:
+        raise RuntimeError("no database")
+
+    def read_offset(self, queue: MessageQueue, read_type: ReadOffsetType) -> int:
+        return -1
+
+
+@pytest.mark.parametrize("kind", [ConcurrentConsumer, OrderlyConsumer])
+def test_any_exception_of_an_offset_store_is_reported_and_does_not_stop_the_consumer(
+    fake: Fake, kind: type[ConcurrentConsumer | OrderlyConsumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.put("T", b"1", b"2", b"3")
+    got: list[bytes] = []
+
+    def listen(messages: list[MessageExt]) -> ConsumeResult:
+        got.extend(one.body for one in messages)
+        return SUCCESS
+
+    config = ConsumerConfig("g", fake.address, consume_from_where="CONSUME_FROM_FIRST_OFFSET")
+    consumer = kind(config, offset_store=Broken())
+    consumer.subscribe("T")
+    consumer.register_message_listener(listen)
+    consumer.start()
+    wait_for(lambda: len(got) == 3)
+    consumer.shutdown()
+
+    assert "no database" in caplog.text

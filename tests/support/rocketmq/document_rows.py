@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,15 @@ for _name, _value in DEFAULTS.items():
 def eight_threads(stage: Stage) -> str | None:
     assert api.ConsumerConfig("g", "localhost:9876", consume_thread_max=8).consume_thread_min == 8
     return None
+
+
+@row(CONFIG, "a setting changed later")
+def changed(stage: Stage) -> str | None:
+    config = api.ConsumerConfig("g", "localhost:9876")
+    with pytest.raises(FrozenInstanceError):
+        config.pull_batch_size = 16  # type: ignore[misc]
+    assert replace(config, pull_batch_size=16).pull_batch_size == 16
+    return "settings are checked once and cannot be changed; use `dataclasses.replace()`"
 
 
 # -- enumerations --------------------------------------------------------------------------------
@@ -238,6 +247,22 @@ def orderly_consumer(stage: Stage) -> str | None:
 
 @row(CONSUMERS, "manual intervention in orderly mode")
 def orderly_dead_letters(stage: Stage) -> str | None:
+    stage.send(b"bad", b"good", b"better")
+    bodies: list[bytes] = []
+
+    def listen(messages: list[api.MessageExt]) -> api.ConsumeResult:
+        bodies.append(messages[0].body)
+        failed = messages[0].body == b"bad"
+        return api.ConsumeResult.RECONSUME_LATER if failed else api.ConsumeResult.SUCCESS
+
+    consumer = api.OrderlyConsumer(
+        stage.config(orderly_max_reconsume_times=2, orderly_suspend_current_queue_time_millis=10)
+    )
+    consumer.subscribe(stage.name)
+    consumer.register_message_listener(listen)
+    with consumer:
+        wait_for(lambda: len(bodies) >= 5, 20)
+    assert bodies == [b"bad"] * 3 + [b"good", b"better"]
     return "after `orderly_max_reconsume_times` it is dead-lettered; -1 blocks the queue"
 
 

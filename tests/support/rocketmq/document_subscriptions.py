@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -230,6 +230,16 @@ def records(stage: Stage) -> str | None:
     return None
 
 
+@row(MANAGER, "created_at and updated_at")
+def times(stage: Stage) -> str | None:
+    manager = _manager()
+    entry = manager.get_subscription("order_topic")
+    assert entry is not None and entry.created_at <= entry.updated_at <= datetime.now(UTC)
+    entry.is_active = False
+    assert len(manager.get_active_subscriptions()) == 1
+    return "they have a zone (UTC), and entries are copies: the manager's methods change them"
+
+
 # -- its metrics ---------------------------------------------------------------------------------
 
 COUNTS = [
@@ -259,6 +269,15 @@ def metrics(stage: Stage) -> str | None:
     return None
 
 
+@row(METRICS, "metrics")
+def copied(stage: Stage) -> str | None:
+    manager = _manager()
+    before = manager.metrics
+    manager.subscribe("other", SQL)
+    assert (before.total_subscriptions, manager.metrics.total_subscriptions) == (1, 2)
+    return "it is a copy with the totals of that moment; read the property again"
+
+
 @row(
     METRICS, "record_subscription_added", "record_subscription_removed",
     "record_subscription_updated", "record_subscription_deactivated",
@@ -266,6 +285,11 @@ def metrics(stage: Stage) -> str | None:
     "record_subscriptions_cleaned", "record_all_cleared", "update_current_stats",
 )  # fmt: skip
 def recorders(stage: Stage) -> str | None:
+    counts = api.SubscriptionMetrics()
+    counts.record_subscription_added("u")
+    counts.record_subscription_added("u")
+    counts.record_subscription_removed("u")
+    assert counts.topic_subscription_counts == {"u": 1}
     counts = api.SubscriptionMetrics()
     counts.record_subscription_added("t")
     counts.record_subscription_updated("t")

@@ -80,6 +80,10 @@ ADVICE: Final[Mapping[str, tuple[str, str]]] = {
         "the text names the column of the error",
     ),
     "NoSuchTopic": ("the topic does not exist in this vhost", "create it: `headrace topic create`"),
+    "SubscriptionUnknown": (
+        "a RocketMQ consumer pulls with a subscription that no heartbeat of its group has had",
+        "nothing: clients pull again after their next heartbeat",
+    ),
     "NoSuchGroup": (
         "the consumer group does not exist: RocketMQ clients only",
         "check the name; a group exists once it has members, settings or offsets",

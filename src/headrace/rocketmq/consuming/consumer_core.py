@@ -13,7 +13,7 @@ from headrace.rocketmq.consuming.membership import Membership
 from headrace.rocketmq.consuming.process_queue import Assignment, FlowLimits
 from headrace.rocketmq.consuming.rebalance import Rebalancer, cancel
 from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
-from headrace.rocketmq.errors import OffsetStoreError, RocketMQError, TopicNotFoundError
+from headrace.rocketmq.errors import TopicNotFoundError
 from headrace.rocketmq.message import MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics
 from headrace.rocketmq.net import checks
@@ -144,7 +144,8 @@ class ConsumerCore:
         elif fine:
             self.instance.problems.clear("listener")
 
-    def commit_failed(self, error: OffsetStoreError) -> None:
+    def commit_failed(self, error: Exception) -> None:
+        """Of any kind: a store of the user raises what it likes."""
         self.metrics.add("commit_failures")
         if self.instance.problems.set("offsets", str(error)):
             logger.warning("%s: %s", self.config.consumer_group, error)
@@ -187,7 +188,7 @@ class ConsumerCore:
                 a.drop()
             try:
                 await asyncio.to_thread(self.store.persist_all)
-            except (RocketMQError, OSError) as error:
+            except Exception as error:
                 logger.error("%s: offsets were not stored: %s", self.config.consumer_group, error)
             for a in self.owned():
                 await self.service.released(a)
@@ -206,7 +207,7 @@ class ConsumerCore:
         self.update_offsets()
         try:
             await asyncio.to_thread(self.store.persist_all)
-        except OffsetStoreError as error:
+        except Exception as error:
             self.commit_failed(error)
         else:
             self.instance.problems.clear("offsets")

@@ -19,7 +19,7 @@ from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.retry_topics import DEAD_LETTER, RetrySender
 from headrace.rocketmq.consuming.runners import ListenerRunner, until
 from headrace.rocketmq.enums import ConsumeResult
-from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
+from headrace.rocketmq.errors import RocketMQError
 from headrace.rocketmq.message import MessageExt
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
@@ -270,7 +270,7 @@ class OrderlyService:
         a.update_offset()
         try:
             await asyncio.to_thread(self._core.store.persist, a.queue)
-        except OffsetStoreError as error:
+        except Exception as error:
             self._core.commit_failed(error)
 
     async def _failed(

@@ -44,6 +44,7 @@ class Puller:
         self._pause = _FIRST_PAUSE
         self._subject = f"pull {assignment.queue}"
         self._ahead: asyncio.Task[Command] | None = None
+        self._asked: SubscriptionData | None = None  # for what, the last time
 
     async def run(self) -> None:
         try:
@@ -117,7 +118,7 @@ class Puller:
             raise BrokerError(answer.code, answer.remark or "", a.queue.broker_name)
         result = PullResult.take(answer.ext)
         a.broker_id, a.end_offset = result.suggest_which_broker_id, result.max_offset
-        if a.dropped:
+        if a.dropped or not self._is_current():  # what the new selector chooses may be missing
             return
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
             await core.rebalancer.offset_moved(a, result.next_begin_offset)
@@ -133,8 +134,14 @@ class Puller:
         if fresh:
             core.service.arrived(a, fresh)
 
+    def _is_current(self) -> bool:
+        """Whether the selector is still the one that the broker was asked for."""
+        now, asked = self._core.subscription_of(self._a.queue.topic), self._asked
+        return now is not None and asked is not None and now.selector == asked.selector
+
     def _ask(self, data: SubscriptionData, offset: int) -> asyncio.Task[Command]:
         core, a = self._core, self._a
+        self._asked = data
         address = core.address_of(a.queue, a.broker_id)
         patience = core.config.pull_suspend_timeout / 1000 + _GRACE
         request = core.instance.remoting.ask(address, self._request(data, offset), patience)

@@ -15,7 +15,7 @@ from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.puller import Puller
 from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.enums import ConsumeFromWhere, ReadOffsetType
-from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
+from headrace.rocketmq.errors import RocketMQError
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import is_retry_topic
 
@@ -236,7 +236,7 @@ class Rebalancer:
         if store:
             try:
                 await asyncio.to_thread(self._store_last, a.queue)
-            except (RocketMQError, OSError) as error:
+            except Exception as error:
                 logger.warning("the offset of %s was not stored: %s", a.queue, error)
         if not self._config.is_broadcasting:
             self._core.store.remove_offset(a.queue)
@@ -275,7 +275,7 @@ class Rebalancer:
         self._core.store.update_offset(a.queue, offset)
         try:
             await asyncio.to_thread(self._core.store.persist, a.queue)
-        except OffsetStoreError as error:
+        except Exception as error:
             self._core.commit_failed(error)
         if not a.is_busy:  # else the lock ends by itself, after the listener
             await self._core.service.released(a)

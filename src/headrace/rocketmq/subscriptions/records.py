@@ -202,7 +202,9 @@ class SubscriptionMetrics:
 
     def record_subscription_removed(self, topic: str) -> None:
         self.removed_subscriptions += 1
-        self.topic_subscription_counts.pop(topic, None)
+        left = self.topic_subscription_counts.pop(topic, 0) - 1
+        if left > 0:
+            self.topic_subscription_counts[topic] = left
 
     def record_subscription_updated(self, topic: str) -> None:
         self.updated_subscriptions += 1

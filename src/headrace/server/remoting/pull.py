@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import BrokerError, PreconditionFailed, Unsupported
-from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
+from headrace.errors import BrokerError, PreconditionFailed, SubscriptionUnknown, Unsupported
+from headrace.model.selectors import Selector, TagSelector, compile_selector
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.long_polls import PullRequest
 from headrace.server.remoting.message_mapping import (
@@ -32,7 +32,7 @@ from headrace.wire.remoting.headers.groups import (
     RequestMode,
     assignments_body,
 )
-from headrace.wire.remoting.headers.pull import PullMessage, PullResult
+from headrace.wire.remoting.headers.pull import SQL92, PullMessage, PullResult
 from headrace.wire.remoting.message_ids import host_bytes
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import check_group
@@ -68,7 +68,8 @@ def _pull(state: RemotingState, session: Session, request: Command) -> None:
     check_group(header.consumer_group)
     _check_readable(state, session, header)
     _check_group(state, header.consumer_group)
-    selector = _selector(state, header)
+    subscription = _subscription(state, header)
+    selector = compile_selector(*subscription)
     if header.sys_flag & _COMMIT and header.commit_offset >= 0:
         store_offset(state, header.consumer_group, header.topic, header.queue_id, header)
     pulled = _read(state, session, header, selector)
@@ -81,8 +82,11 @@ def _pull(state: RemotingState, session: Session, request: Command) -> None:
         return
 
     def attempt(must: bool) -> bool:
+        nonlocal subscription, selector
         try:
             _check_readable(state, session, header)  # rights and topics may have changed meanwhile
+            if (now := _subscription(state, header)) != subscription:
+                subscription, selector = now, compile_selector(*now)
             found = _read(state, session, header, selector)
         except BrokerError as error:
             session.refuse(request, error)
@@ -117,18 +121,20 @@ def _respond(session: Session, request: Command, pulled: PullResponse) -> None:
         session.respond(request, pulled.code, ext, remark=pulled.remark)
 
 
-def _selector(state: RemotingState, header: PullMessage) -> Selector:
-    """That of the request, or that of the group's heartbeat."""
+def _subscription(state: RemotingState, header: PullMessage) -> tuple[str | None, str]:
+    """Type and expression: of the request, or of the group's heartbeat."""
+    kind, text = header.expression_type, header.subscription or ""
     if header.sys_flag & _SUBSCRIPTION:
-        return compile_selector(header.expression_type, header.subscription or "*")
+        return kind, text or "*"
     known = state.members.find_subscription(header.consumer_group, header.topic)
-    if known is None:
-        return (
-            EVERYTHING
-            if not header.subscription
-            else compile_selector(header.expression_type, header.subscription)
-        )
-    return compile_selector(known.kind, known.expression)
+    if known is not None and known.version >= header.sub_version:
+        return known.kind, known.expression
+    if known is None and (text or kind != SQL92):
+        return kind, text or "*"  # clients look at the tags again
+    raise SubscriptionUnknown(
+        f"no heartbeat of group '{header.consumer_group}' has had this subscription to topic "
+        f"'{header.topic}' yet"
+    )
 
 
 def _read(

@@ -14,6 +14,7 @@ CODES: Final[Mapping[type[errors.BrokerError], ResponseCode]] = {
     errors.NotAllowed: ResponseCode.NO_PERMISSION,
     errors.NoSuchTopic: ResponseCode.TOPIC_NOT_EXIST,
     errors.NoSuchGroup: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    errors.SubscriptionUnknown: ResponseCode.SUBSCRIPTION_NOT_EXIST,
     errors.NotFound: ResponseCode.QUERY_NOT_FOUND,
     errors.SelectorError: ResponseCode.SUBSCRIPTION_PARSE_FAILED,
     errors.BodyTooLarge: ResponseCode.MESSAGE_ILLEGAL,
