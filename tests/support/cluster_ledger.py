@@ -103,9 +103,12 @@ def run(
     *,
     accident: Callable[[], None] | None = None,
     append_mode: str = "counter",
+    is_quick: bool = False,
 ) -> Accounts:
     """One producer and two members on each URL until everything is acknowledged. ``accident`` is
-    called when a third of the appends is done, and the producers go on until it returns."""
+    called when a third of the appends is done, and the producers go on until it returns.
+    ``is_quick``: members find a backlog, read one message at a time and seldom do anything else,
+    so that most of it is claimed ahead."""
     accounts = Accounts()
     with ExitStack() as stack:
         engines = []
@@ -120,11 +123,15 @@ def run(
             for at, engine in enumerate(engines)
         ]
         reading = [
-            _Member(engines[at % len(engines)], accounts, f"{seed}.m{at}", drained)
+            _Member(engines[at % len(engines)], accounts, f"{seed}.m{at}", drained, is_quick)
             for at in range(2 * len(engines))
         ]
         threads = [threading.Thread(target=one, daemon=True) for one in (*producing, *reading)]
-        for thread in threads:
+        for thread in threads[: len(producing)]:
+            thread.start()
+        while is_quick and sum(one.done for one in producing) < appends // 4:
+            time.sleep(0.05)
+        for thread in threads[len(producing) :]:
             thread.start()
         if accident is not None:
             while sum(one.done for one in producing) < appends // 3:
@@ -183,13 +190,21 @@ class _Member:
     """Reads, nacks some, sometimes is too slow, commits."""
 
     def __init__(
-        self, engine: MySqlEngine, accounts: Accounts, name: str, drained: threading.Event
+        self,
+        engine: MySqlEngine,
+        accounts: Accounts,
+        name: str,
+        drained: threading.Event,
+        is_quick: bool,
     ) -> None:
         self._engine, self._accounts, self._drained = engine, accounts, drained
         self._chance = random.Random(name)
         # Without a share for lower priorities most reads go the short way.
-        share = self._chance.choice((0, 0, 20))
-        self._limits = self._chance.choice(((1,), (1, 5, 20)))  # one: it claims ahead
+        share = 0 if is_quick else self._chance.choice((0, 0, 20))
+        # One: it claims ahead.
+        self._limits = (1,) if is_quick else self._chance.choice(((1,), (1, 5, 20)))
+        self._seldom = 0.05 if is_quick else 1.0
+        self._alone = 0.1 if is_quick else 0.5  # a commit that is no part of the next read
         self._reader = ConsumerSpec(
             name, GROUP, lease_ms=LEASE_MS, max_attempts=1000, min_share=share
         )
@@ -225,15 +240,15 @@ class _Member:
             time.sleep(0.02)
             return False
         nacked: set[Place] = set()
-        if chance.random() < 0.1:
+        if chance.random() < 0.1 * self._seldom:
             engine.nack(TOPIC, reader, taken.claim, None, 0)
             return True
-        if chance.random() < 0.3:
+        if chance.random() < 0.3 * self._seldom:
             nacked = {(one.priority, one.id) for one in taken.messages if chance.random() < 0.5}
             engine.nack(TOPIC, reader, taken.claim, sorted(nacked), 0)
-        if chance.random() < 0.02:
+        if chance.random() < 0.02 * self._seldom:
             time.sleep(LEASE_MS / 1000 + 0.2)
-        if not nacked and chance.random() < 0.5:
+        if not nacked and chance.random() > self._alone:
             self._held = taken  # committed by the next read
             return True
         done = [one for one in taken.messages if (one.priority, one.id) not in nacked]
