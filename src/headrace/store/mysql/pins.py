@@ -38,13 +38,29 @@ class EnginePins:
         when they are done."""
         check_token(query, "query")
         self._context.catalog.get(topic)
-        work = partial(pin, topic=topic, query=query, start=start, end=end)
+        values: list[object] = []
+        for priority in BY_URGENCY:
+            positions = (start.get(priority, 0), end.get(priority, 0))
+            values += [PREFIX + query, _TOKEN, priority.label, *positions, _MARK]
+
+        def work(session: DbConnection) -> None:
+            with session.transaction():
+                session.run(
+                    f"INSERT INTO {tables.cursors(topic)} "
+                    "(group_id,token,priority,`offset`,claimed,owner) "
+                    f"VALUES {','.join(['(%s,%s,%s,%s,%s,%s)'] * len(BY_URGENCY))} "
+                    "ON DUPLICATE KEY UPDATE `offset`=VALUES(`offset`), claimed=VALUES(claimed), "
+                    "owner=VALUES(owner)",
+                    values,
+                )
+
         self._context.run(topic, work, repeatable=True)
 
     def unpin(self, topic: str, query: str) -> None:
         """The query does not read any more."""
-        work = partial(unpin, topic=topic, query=query)
-        self._context.run(topic, work, repeatable=True)
+        sql = f"DELETE FROM {tables.cursors(topic)} WHERE group_key=%s AND token=%s AND owner=%s"
+        values = (PREFIX + query, _TOKEN, _MARK)
+        self._context.run(topic, partial(DbConnection.run, sql=sql, values=values), repeatable=True)
 
     def pins(self, names: Sequence[str] | None = None) -> list[TopicPin]:
         """The pins of all topics, or of these."""
@@ -54,57 +70,19 @@ class EnginePins:
 
     def _of_topic(self, topic: str) -> list[TopicPin]:
         self._context.catalog.get(topic)
-        return self._context.run(topic, partial(pins_of, topic=topic), repeatable=True)
-
-
-def pin(
-    session: DbConnection,
-    topic: str,
-    query: str,
-    start: Mapping[Priority, int],
-    end: Mapping[Priority, int],
-) -> None:
-    """The query is about to read the ids above ``start`` up to ``end``."""
-    values: list[object] = []
-    for priority in BY_URGENCY:
-        values += [
-            PREFIX + query,
-            _TOKEN,
-            priority.label,
-            start.get(priority, 0),
-            end.get(priority, 0),
-            _MARK,
+        sql = (
+            "SELECT group_id,priority,`offset`,CAST(UNIX_TIMESTAMP(updated_at)*1000 AS SIGNED) "
+            f"FROM {tables.cursors(topic)} WHERE token=%s AND owner=%s ORDER BY group_id"
+        )
+        select = partial(DbConnection.rows, sql=sql, values=(_TOKEN, _MARK))
+        rows = self._context.run(topic, select, repeatable=True)
+        found = ((query, list(its)) for query, its in groupby(rows, itemgetter(0)))
+        return [
+            TopicPin(
+                topic,
+                query.removeprefix(PREFIX),
+                {priority_named(label): at for _, label, at, _ in its},
+                max(time for *_, time in its),
+            )
+            for query, its in found
         ]
-    with session.transaction():
-        session.run(
-            f"INSERT INTO {tables.cursors(topic)} (group_id,token,priority,`offset`,claimed,owner) "
-            f"VALUES {','.join(['(%s,%s,%s,%s,%s,%s)'] * len(BY_URGENCY))} "
-            "ON DUPLICATE KEY UPDATE `offset`=VALUES(`offset`), claimed=VALUES(claimed), "
-            "owner=VALUES(owner)",
-            values,
-        )
-
-
-def pins_of(session: DbConnection, topic: str) -> list[TopicPin]:
-    rows = session.rows(
-        "SELECT group_id,priority,`offset`,CAST(UNIX_TIMESTAMP(updated_at)*1000 AS SIGNED) "
-        f"FROM {tables.cursors(topic)} WHERE token=%s AND owner=%s ORDER BY group_id",
-        (_TOKEN, _MARK),
-    )
-    return [
-        TopicPin(
-            topic,
-            query.removeprefix(PREFIX),
-            {priority_named(label): at for _, label, at, _ in its},
-            max(time for *_, time in its),
-        )
-        for query, its in ((query, list(its)) for query, its in groupby(rows, itemgetter(0)))
-    ]
-
-
-def unpin(session: DbConnection, topic: str, query: str) -> None:
-    """The query will not read any more."""
-    session.run(
-        f"DELETE FROM {tables.cursors(topic)} WHERE group_key=%s AND token=%s AND owner=%s",
-        (PREFIX + query, _TOKEN, _MARK),
-    )

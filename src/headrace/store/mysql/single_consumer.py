@@ -39,7 +39,25 @@ class SingleReads:
         return self._context.run(topic, work, unknown=HANDED_OUT)
 
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        work = partial(commit, topic=topic, reader=reader, claim=claim)
+        """All priorities in one statement of one transaction; a late commit lowers nothing."""
+        moved = _parse(claim, reader)
+        choices = " ".join(["WHEN %s THEN %s"] * len(moved))
+        known = " OR ".join(["(priority=%s AND epoch=%s)"] * len(moved))
+        values: list[object] = [value for label, end, _ in moved for value in (label, end)]
+        values.append(reader.token)
+        values += [value for label, _, epoch in moved for value in (label, epoch)]
+
+        def work(session: DbConnection) -> None:
+            with session.transaction():
+                count = session.run(
+                    f"UPDATE {tables.cursors(topic)} SET "
+                    f"`offset`=GREATEST(`offset`, CASE priority {choices} END) "
+                    f"WHERE group_key='' AND token=%s AND queue_id=0 AND ({known})",
+                    values,
+                )
+                if count != len(moved):
+                    raise _lost(topic, reader)
+
         self._context.run(topic, work, unknown=COMMITTED)
 
     def commit_and_read(
@@ -50,7 +68,11 @@ class SingleReads:
         return self.read(topic, reader, limit)
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        self._context.run(topic, partial(renew, topic=topic, reader=reader, claim=claim))
+        """A consumer without a group cannot lose messages to others; ClaimLost as for commit."""
+        find = partial(group_rows.find_cursors, topic=topic, reader=reader)
+        found = {one.label: its.epoch for one, its in self._context.run(topic, find).items()}
+        if any(found.get(label) != epoch for label, _, epoch in _parse(claim, reader)):
+            raise _lost(topic, reader)
 
 
 def read(
@@ -146,37 +168,6 @@ def _move(
                 "WHERE group_key='' AND token=%s AND queue_id=0 AND priority=%s",
                 (position, reader.token, priority.label),
             )
-
-
-def commit(
-    session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequence[object]
-) -> None:
-    """All priorities in one statement of one transaction; a late commit lowers nothing."""
-    moved = _parse(claim, reader)
-    choices = " ".join(["WHEN %s THEN %s"] * len(moved))
-    known = " OR ".join(["(priority=%s AND epoch=%s)"] * len(moved))
-    values: list[object] = [value for label, end, _ in moved for value in (label, end)]
-    values.append(reader.token)
-    values += [value for label, _, epoch in moved for value in (label, epoch)]
-    with session.transaction():
-        count = session.run(
-            f"UPDATE {tables.cursors(topic)} SET "
-            f"`offset`=GREATEST(`offset`, CASE priority {choices} END) "
-            f"WHERE group_key='' AND token=%s AND queue_id=0 AND ({known})",
-            values,
-        )
-        if count != len(moved):
-            raise _lost(topic, reader)
-
-
-def renew(session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-    """A consumer without a group cannot lose messages to others; ClaimLost as for commit."""
-    found = {
-        priority.label: one.epoch
-        for priority, one in group_rows.find_cursors(session, topic, reader).items()
-    }
-    if any(found.get(label) != epoch for label, _, epoch in _parse(claim, reader)):
-        raise _lost(topic, reader)
 
 
 def _lost(topic: str, reader: ConsumerSpec) -> ClaimLost:

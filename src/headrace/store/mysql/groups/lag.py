@@ -43,40 +43,37 @@ class GroupLag:
         self._context = context
 
     def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
-        found = self._context.catalog.get(topic)
-        return self._context.run(
-            topic,
-            lambda session: lag(session, topic, reader, self._context.readable(session, found)),
-            repeatable=True,
-        )
+        """One per priority, high first."""
+        catalogued = self._context.catalog.get(topic)
+
+        def work(session: DbConnection) -> list[PriorityLag]:
+            bounds = self._context.readable(session, catalogued)
+            found = group_rows.find_cursors(session, topic, reader)
+            heads = {}
+            for priority in BY_URGENCY:
+                cursor = found.get(priority)
+                if cursor is None:
+                    heads[priority] = group_rows.start_of(reader, bounds[priority])
+                else:
+                    heads[priority] = cursor.offset if reader.group is None else cursor.claimed
+            outs = {} if reader.group is None else _outstanding(session, topic, reader.group)
+            return _DistanceCache(session, topic, bounds).lags(reader.group, heads, outs)
+
+        return self._context.run(topic, work, repeatable=True)
 
     def groups(self, topic: str) -> list[GroupInfo]:
+        """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
         found = self._context.catalog.get(topic)
         return self._context.run(
             topic,
-            lambda session: groups(session, topic, self._context.readable(session, found)),
+            lambda session: _groups(session, topic, self._context.readable(session, found)),
             repeatable=True,
         )
 
 
-def lag(
-    session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
-) -> list[PriorityLag]:
-    """One per priority, high first."""
-    found = group_rows.find_cursors(session, topic, reader)
-    heads = {}
-    for priority in BY_URGENCY:
-        cursor = found.get(priority)
-        if cursor is None:
-            heads[priority] = group_rows.start_of(reader, bounds[priority])
-        else:
-            heads[priority] = cursor.offset if reader.group is None else cursor.claimed
-    outs = _outstanding(session, topic, reader.group) if reader.group is not None else {}
-    return _DistanceCache(session, topic, bounds).lags(reader.group, heads, outs)
-
-
-def groups(session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds]) -> list[GroupInfo]:
-    """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
+def _groups(
+    session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds]
+) -> list[GroupInfo]:
     heads: dict[tuple[str | None, str], dict[Priority, int]] = {}
     for group, token, label, offset, claimed in session.rows(
         f"SELECT group_id,token,priority,`offset`,claimed FROM {tables.cursors(topic)} "
