@@ -117,9 +117,13 @@ export function layoutDiagram(
       });
     });
   });
+  const ends = [...pairs.values()];
   const arrows = [...pairs.entries()].flatMap(([id, pair]) => {
     const [from, to] = [boxes.get(pair.from), boxes.get(pair.to)];
-    return from && to ? [arrowOf(id, pair.keys, from, to, size)] : [];
+    // Labels are beside the box that has fewer arrows: there they do not collide.
+    const leaving = ends.filter((one) => one.from === pair.from).length;
+    const atStart = leaving < ends.filter((one) => one.to === pair.to).length;
+    return from && to ? [arrowOf(id, pair.keys, from, to, size, atStart)] : [];
   });
   const width = MARGIN * 2 + used.length * size.width + (used.length - 1) * size.gap;
   return {
@@ -131,14 +135,21 @@ export function layoutDiagram(
   };
 }
 
-function arrowOf(id: string, keys: string[], from: Box, to: Box, size: Size): Arrow {
+function arrowOf(
+  id: string,
+  keys: string[],
+  from: Box,
+  to: Box,
+  size: Size,
+  atStart: boolean,
+): Arrow {
   const [x1, y1] = [from.x + size.width, from.y + HEIGHT / 2];
   const [x2, y2] = [to.x - 6, to.y + HEIGHT / 2];
   const bend = Math.max(40, Math.abs(x2 - x1) / 2);
   const full = keys.map((key) => key || "(no key)").join(", ");
   const several = keys.length > 1 ? ` +${keys.length - 1}` : "";
-  // Near its end an arrow is closest to its own destination: labels there do not collide.
-  const [lx, ly] = [x2 - Math.min(size.gap * 0.38, (x2 - x1) / 2), y2];
+  const inset = Math.min(size.gap * 0.38, (x2 - x1) / 2);
+  const [lx, ly] = atStart ? [x1 + inset, y1] : [x2 - inset, y2];
   return {
     id,
     path: `M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`,

@@ -50,6 +50,13 @@ test("boxes do not overlap, and queues are in the last column", () => {
   );
 });
 
+test("labels of arrows that end in one box are beside the boxes where they begin", () => {
+  const { arrows } = layoutDiagram([bind("a", "q", "x"), bind("b", "q", "y")], "", 10);
+  const [first, second] = arrows;
+  assert.ok(Math.abs(first.y - second.y) >= HEIGHT, `${first.y} and ${second.y}`);
+  assert.ok(first.x < WIDE.width + WIDE.gap / 2 + 20);
+});
+
 test("no bindings and too many bindings are both drawn", () => {
   assert.equal(layoutDiagram([], "", 10).boxes.length, 0);
   const many = Array.from({ length: 30 }, (_, index) => bind("a", `q${index}`));

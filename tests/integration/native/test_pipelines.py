@@ -58,6 +58,7 @@ def test_the_reports_of_a_pipeline_are_its_history() -> None:
             first, second = client.get("/api/pipelines").json()
     assert [row[1:] for row in first["history"]] == [[0, 0, 0, 0], [11.0, 22.5, 70, 80]]
     assert len(second["history"]) == pipeline_status.SAMPLES
+    assert first["history"][0][0] > 1.7e12  # ms since 1970, not since the start of the machine
     assert second["history"][-1][3] == 70
     assert second["last_bad"] == [{}]
 

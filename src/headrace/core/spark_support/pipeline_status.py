@@ -27,7 +27,7 @@ class PipelineStatus:
     state: Mapping[str, object]
     at_ms: int
     history: deque[list[float]]
-    """Of each report: time, rows read and processed per second, lag, batch time in ms."""
+    """Of each report: wall time in ms, rows read and processed per second, lag, batch time in ms."""
 
     def is_running(self, now_ms: int) -> bool:
         return self.state.get("state") not in ENDED and now_ms - self.at_ms <= SILENT_AFTER_MS
@@ -61,7 +61,8 @@ class Pipelines:
                 raise PreconditionFailed(f"{MAX_PIPELINES} pipelines are known, which is the limit")
         now, before = self._clock.now_ms(), self._by_name.get(name)
         history = before.history if before is not None else deque(maxlen=SAMPLES)
-        history.append([now, *_figures(state.get("queries"))])
+        wall_ms = round(self._clock.wall_seconds() * 1000)
+        history.append([wall_ms, *_figures(state.get("queries"))])
         self._by_name[name] = PipelineStatus(name, state, now, history)
 
 
