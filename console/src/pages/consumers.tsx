@@ -43,7 +43,7 @@ export function ConsumerRows(props: { rows: Consumer[]; queue?: boolean }): JSX.
     <Rows
       label="Consumers"
       head={[
-        "Consumer",
+        props.queue ? "Consumer" : ["Consumer", "low"],
         props.queue ? "Queue" : "Program",
         ["Connected", "low"],
         ["Acks", "low"],

@@ -43,13 +43,7 @@ export function PermissionRows(props: {
   return (
     <Rows
       label="Permissions"
-      head={[
-        props.side === "user" ? "User" : "Virtual host",
-        "Configure",
-        "Write",
-        "Read",
-        ["", "num"],
-      ]}
+      head={[props.side === "user" ? "User" : "Vhost", "Configure", "Write", "Read", ["", "num"]]}
       rows={props.rows}
       id={(one) => JSON.stringify([one.vhost, one.user])}
       cells={(one) => [

@@ -128,7 +128,7 @@ function TopicRows(props: { rows: TopicPermission[]; onChange: () => void }): JS
   return (
     <Rows
       label="Topic permissions"
-      head={["Virtual host", "Exchange", "Write", "Read", ["", "num"]]}
+      head={["Vhost", "Exchange", "Write", "Read", ["", "num"]]}
       rows={props.rows}
       id={(one) => JSON.stringify([one.vhost, one.exchange])}
       cells={(one) => [

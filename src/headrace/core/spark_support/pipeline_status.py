@@ -27,7 +27,7 @@ class PipelineStatus:
     state: Mapping[str, object]
     at_ms: int
     history: deque[list[float]]
-    """Of each report: wall time in ms, rows read and processed per second, lag, batch time in ms."""
+    """Of each report: wall time in ms, rows read and processed a second, lag, batch time in ms."""
 
     def is_running(self, now_ms: int) -> bool:
         return self.state.get("state") not in ENDED and now_ms - self.at_ms <= SILENT_AFTER_MS
