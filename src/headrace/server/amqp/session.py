@@ -173,9 +173,11 @@ class Session(BaseSession):
             if vhost is not None:
                 self.note_created(created)
             # Answers about messages do not wait for what others have declared meanwhile.
-            if ids[0] != BASIC or storage.declared != declared:
+            has_declared = storage.declared != declared
+            if has_declared or ids[0] != BASIC:
                 self.metadata_version = storage.declared
-            self.wait_for_metadata()
+            if has_declared:
+                self.wait_for_metadata()
         except BrokerError as error:
             self._fail(error, number, ids)
         except Exception:

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from headrace.core.broker import Broker
+from headrace.core.storage import Storage
 from headrace.server.amqp.handlers import dispatch
 from headrace.server.amqp.handshake import PROTOCOL_HEADER, SessionLimits
 from headrace.server.amqp.session import Session
@@ -32,6 +33,7 @@ class Wire:
     def __init__(self) -> None:
         self.now = 0.0
         self.written: list[tuple[float, bytes]] = []
+        self.paused: set[str] = set()  # what it was ever paused for
         self.ended_at: float | None = None
         self.aborted_at: float | None = None
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -62,7 +64,9 @@ class Wire:
 
     def keep_open(self) -> None: ...
 
-    def pause_reading(self, reason: str) -> None: ...
+    def pause_reading(self, reason: str) -> None:
+        self.paused.add(reason)
+
     def resume_reading(self, reason: str) -> None: ...
     def close_after(self, seconds: float) -> None: ...
     def authenticated(self) -> None: ...
@@ -149,3 +153,19 @@ def test_answers_about_messages_do_not_wait_for_declarations_of_others(
     session.receive(method_frame(1, m.QueueDeclare(queue="q", passive=True)))
     broker.turn.finish()
     assert len(wire.written) == 1  # it speaks of a queue
+
+
+def test_only_those_who_declare_wait_until_declarations_are_stored(
+    session: Session, wire: Wire, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.receive(method_frame(1, m.ChannelOpen()) + method_frame(1, m.QueueDeclare(queue="q")))
+    monkeypatch.setattr(Storage, "is_behind_with_changes", property(lambda storage: True))
+    monkeypatch.setattr(Storage, "save", lambda storage, row: storage._note(row, 1))
+
+    session.receive(method_frame(1, m.BasicGet(queue="q")))
+    broker.turn.finish()
+    assert "journal" not in wire.paused
+
+    session.receive(method_frame(1, m.ExchangeDeclare(exchange="x", type="direct", durable=True)))
+    broker.turn.finish()
+    assert "journal" in wire.paused
