@@ -36,6 +36,17 @@ def test_drop_head_counts_what_consumers_could_not_take(stage: Stage) -> None:
     assert (inbox.seen, ready(queue)) == (["a", "b", "c"], ["f", "g"])
 
 
+def test_many_messages_over_the_limit_are_dropped_in_several_turns(stage: Stage) -> None:
+    queue = stage.queue(max_length_bytes=15)
+    for number in range(45_000):
+        stage.publish(str(number), turn=False)
+
+    stage.turn.finish()
+    assert 3 < queue.backlog.count < 45_000
+    stage.run()
+    assert ready(queue) == ["44997", "44998", "44999"]
+
+
 def test_drop_head_in_bytes_counts_bodies_only(stage: Stage) -> None:
     queue = stage.queue(max_length_bytes=10)
 

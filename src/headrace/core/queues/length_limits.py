@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -11,7 +10,8 @@ from headrace.model.message import PAGED_OUT, PublishedRun, Run
 from headrace.model.queue_arguments import QueueSettings
 from headrace.wire.amqp.content import body_size
 
-DROP_AT_ONCE = 500
+DROP_AT_ONCE = 20_000  # runs, more than come in during a turn; the rest follows in later turns
+PAGE_IN_AT_ONCE = 500
 
 
 class BodySizedRun(Run):
@@ -68,13 +68,23 @@ def count_that_fits(
     return room
 
 
+def is_exceeded(backlog: Backlog | PriorityBacklog, settings: QueueSettings) -> bool:
+    """Whether there are more messages than the limits allow."""
+    most, most_bytes = settings.max_length, settings.max_length_bytes
+    if most is not None and backlog.count > most:
+        return True
+    return most_bytes is not None and backlog.count > 0 and backlog.size > most_bytes
+
+
 def take_excess(backlog: Backlog | PriorityBacklog, settings: QueueSettings) -> list[Run]:
     """Remove the messages at the head that are over the limits.
 
-    Of those that must be paged in first, a part: the more there are, the more of them.
+    Of very many a part: the more there are, the more of them; fewer if they must be paged in.
     """
     excess: list[Run] = []
-    at_once = max(DROP_AT_ONCE, backlog.count >> 7) if backlog.paged_out[0] else sys.maxsize
+    at_once = max(DROP_AT_ONCE, backlog.count >> 5)
+    if backlog.paged_out[0]:
+        at_once = max(PAGE_IN_AT_ONCE, backlog.count >> 7)
     if settings.max_length is not None:
         while len(excess) < at_once and (over := backlog.count - settings.max_length) > 0:
             excess.append(backlog.take(over))

@@ -280,8 +280,8 @@ class Queue:
         if dropped:
             self.counters.dropped += sum(map(len, dropped))
             self._dead_removal.add(dropped, "maxlen")
-            if self.backlog.paged_out[0]:
-                self._expiry.dispatch_later()  # there may be more
+            if limits.is_exceeded(self.backlog, self.settings):
+                self._expiry.dispatch_later()
 
     def take_one(self) -> Run | None:
         """The next message, for a get; None when there is none."""
