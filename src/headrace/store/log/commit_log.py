@@ -43,6 +43,7 @@ SEGMENT_SIZE = 32 << 20
 CHECKPOINT_EVERY = 64 << 20  # bytes of log between checkpoints
 SETTLE_AT_ONCE = 64  # ranges of offsets that are settled in the index between looks at the clock
 SETTLE_SECONDS = 0.004  # of the processor, for that in one loop turn
+OFFSETS_AT_ONCE = 4096  # of one range: each may have an entry of its own
 MANY_UNINDEXED = 500_000  # so many ranges that wait for it take more time
 ENCODE_AT_ONCE = 1 << 14  # bytes of a record; larger ones are left to the writer
 
@@ -234,7 +235,11 @@ class CommitLog:
 
     def settle(self, queue: int, offsets: Sequence[int]) -> None:
         """The messages are settled; logged with the next commit."""
-        self._notes.settled.setdefault(queue, []).extend(ranges_of(offsets))
+        ranges = self._notes.settled.setdefault(queue, [])
+        more = ranges_of(offsets)
+        if ranges and more and ranges[-1][1] == more[0][0]:
+            more[0] = (ranges.pop()[0], more[0][1])
+        ranges += more
 
     def requeued(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
         """The messages were requeued; logged with the next commit."""
@@ -316,8 +321,11 @@ class CommitLog:
 
     def _settle_in_index(self, ranges: list[tuple[int, int, int]]) -> None:
         """What takes long is done over several loop turns; until then segments count as fuller."""
-        if self._unindexed or len(ranges) > SETTLE_AT_ONCE:
-            self._unindexed.extend(ranges)
+        is_wide = any(stop - start > OFFSETS_AT_ONCE for _, start, stop in ranges)
+        if is_wide or self._unindexed or len(ranges) > SETTLE_AT_ONCE:
+            for queue, start, stop in ranges:
+                for low in range(start, stop, OFFSETS_AT_ONCE):
+                    self._unindexed.append((queue, low, min(low + OFFSETS_AT_ONCE, stop)))
             self._settle_some()
         else:
             self.index.settle(ranges)
@@ -328,8 +336,12 @@ class CommitLog:
             share = SETTLE_SECONDS if len(waiting) < MANY_UNINDEXED else 10 * SETTLE_SECONDS
             deadline = thread_time() + share
             while waiting and thread_time() < deadline:
-                count = min(len(waiting), SETTLE_AT_ONCE)
-                self.index.settle([waiting.popleft() for _ in range(count)])
+                offsets = 0
+                at_once: list[tuple[int, int, int]] = []
+                while waiting and len(at_once) < SETTLE_AT_ONCE and offsets < OFFSETS_AT_ONCE:
+                    at_once.append(waiting.popleft())
+                    offsets += at_once[-1][2] - at_once[-1][1]
+                self.index.settle(at_once)
 
     def _roll(self, segment: Segment) -> None:
         failpoint("journal.roll")

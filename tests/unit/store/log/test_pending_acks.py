@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from headrace.store.api.message_log import RecordDestination
+from headrace.store.log import commit_log
 from headrace.store.log import record as r
 from headrace.store.log.appender import AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.segment import SegmentRecord, parts_of, walk
@@ -65,6 +68,33 @@ def test_acks_of_a_deleted_queue_are_not_written() -> None:
     _, settled, requeued = records
     assert list(r.decode_settled(data, settled.head, settled.at)) == [(2, 0, 1)]
     assert list(r.decode_requeued(data, requeued.head, requeued.at)) == [(2, 1, 2, 1)]
+
+
+def test_settled_one_by_one_in_order_they_wait_as_one_range() -> None:
+    stage = LogStage(ForgetfulDisk())
+    for offset in (0, 1, 2, 9):
+        stage.log.settle(1, [offset])
+    stage.log.settle(1, range(10, 20))
+
+    assert stage.log._pending.settled == {1: [(0, 3), (9, 20)]}
+
+
+def test_a_wide_range_is_settled_in_the_index_over_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """100,000 records of a message each took 0.1 s in one turn."""
+    ticks = count()
+    monkeypatch.setattr(commit_log, "thread_time", lambda: next(ticks) / 1000)
+    stage = LogStage(ForgetfulDisk())
+    for _ in range(40_000):
+        stage.put(b"a")
+    stage.commit()
+    stage.log.settle(1, range(40_000))
+
+    stage.log.flush()
+    assert 0 < stage.log.reads.live(1)[0] < 40_000
+    stage.compact()
+    assert stage.log.reads.live(1) == (0, 0)
 
 
 def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
