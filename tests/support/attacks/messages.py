@@ -260,12 +260,11 @@ def large_requeue(target: Target) -> Steps:
 def large_expiry(target: Target) -> Steps:
     link = target.amqp()
     declare(link, "dead", x_max_length=1000)
-    declare(link, "q", x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    dead_letters = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
+    declare(link, "q", x_message_ttl=8000, **dead_letters)
     link.flood("q", 1_000_000)
-    arguments = {"pattern": "^q$", "definition": {"message-ttl": 1}, "apply-to": "queues"}
+    wait_for(lambda: target.depth("q") > 900_000)
     yield
-    target.admin("PUT", "policies/%2F/ttl", arguments)
-    link.flood("q", 1)
     wait_for(lambda: target.depth("q") == 0, timeout=60)
 
 
