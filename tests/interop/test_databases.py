@@ -47,7 +47,8 @@ def test_ledgers_on_galera() -> None:
     run_tests("-n", "0", "tests/integration/mysql/test_cluster.py")
 
 
-def test_the_primary_of_a_group_is_killed() -> None:
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_the_primary_of_a_group_is_killed(is_quick: bool) -> None:
     """With a list of hosts and no router, all settings of the group as they are by default."""
     with run_group() as group:
         group.nodes[0].create_database("ledger")
@@ -61,7 +62,7 @@ def test_the_primary_of_a_group_is_killed() -> None:
 
         url = group.url("ledger", timeout=10, connect_timeout=50)
         accounts = cluster_ledger.run(
-            [url] * 3, seed=1, appends=3000, accident=kill, append_mode="auto"
+            [url] * 3, seed=1, appends=3000, accident=kill, append_mode="auto", is_quick=is_quick
         )
         print(accounts)  # noqa: T201
         accounts.check()

@@ -97,7 +97,9 @@ def test_without_the_limit_the_group_would_stand_still(
     """That the test above can fail: nobody ends the transaction, and the others are refused."""
     engine.append("t", [Entry(b"a")])
     freeze(3600)
-    monkeypatch.setattr(connection, "CONFLICT", RetryPolicy(attempts=1))  # 3 seconds each
+    once = RetryPolicy(attempts=1)  # 3 seconds each
+    monkeypatch.setattr(connection, "CONFLICT", once)
+    monkeypatch.setattr(engine.context.readers, "_policy", once)
     with pytest.raises(EngineUnavailable, match="busy"):
         engine.read("t", OTHER, 10)
 

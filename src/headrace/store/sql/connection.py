@@ -137,14 +137,12 @@ class DbConnection:
 
     def insert(self, sql: str, values: Sequence[object] = ()) -> int:
         """The id of the first row it made."""
-        with self._faults():
-            self._cursor.execute(sql, values or None)
-            return int(self._cursor.lastrowid or 0)
+        return self.change(sql, values)[1]
 
     def change(self, sql: str, values: Sequence[object]) -> tuple[int, int]:
         """How many rows it found, and the number that LAST_INSERT_ID(number) has set."""
         with self._faults():
-            count = self._cursor.execute(sql, values)
+            count = self._cursor.execute(sql, values or None)
             return int(count), int(self._cursor.lastrowid or 0)
 
     @contextmanager

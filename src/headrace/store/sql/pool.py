@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from headrace.errors import EngineUnavailable
-from headrace.store.sql import connection
-from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.connection import CONFLICT, DbConnection
 from headrace.store.sql.faults import Fault, FaultKind, refusal
 from headrace.store.sql.hosts import HostList
 from headrace.store.sql.url import MySqlSettings
@@ -38,6 +37,8 @@ class Pool:
         self._hosts = hosts or HostList(settings)
         self._size = size
         self._lock_wait_s = lock_wait_s
+        patience_s = min(settings.timeout, _PATIENCE_S) + settings.connect_timeout
+        self._policy = replace(CONFLICT, deadline_s=patience_s)
         self._is_closed = False
         self._reset()
 
@@ -85,9 +86,8 @@ class Pool:
                 repeatable and error.kind is FaultKind.LOST and (lost < 3 or len(self._hosts) > 1)
             )
 
-        patience_s = min(self._settings.timeout, _PATIENCE_S) + self._settings.connect_timeout
         try:
-            return replace(connection.CONFLICT, deadline_s=patience_s).run(attempt, is_retryable)
+            return self._policy.run(attempt, is_retryable)
         except Fault as fault:
             if fault.kind is FaultKind.NO_TABLE:
                 raise

@@ -59,7 +59,7 @@ def take(
     all there is. ``released``: ids that the reader has claimed ahead. ``counts_messages``: with
     ``room`` messages, dead ids beside them; it costs another statement for each priority."""
     with session.transaction():
-        if not group_rows.lock_group(session, topic, reader):
+        if group_rows.lock_group(session, topic, reader) < len(BY_URGENCY):
             group_rows.make_cursors(session, topic, reader, bounds)
             group_rows.lock_group(session, topic, reader)
         if acks:
@@ -67,9 +67,6 @@ def take(
         if released is not None:
             read_ahead.release(session, topic, released)
         found = _find(session, topic, reader, room)
-        if len(found.heads) < len(BY_URGENCY):  # of tables of the original layout
-            group_rows.make_cursors(session, topic, reader, bounds)
-            found = _find(session, topic, reader, room)
         heads = found.heads
         starts = {
             priority: overtaken(

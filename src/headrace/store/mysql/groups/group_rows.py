@@ -247,19 +247,18 @@ def row_token(reader: ConsumerSpec) -> str:
     return "" if reader.group is not None else reader.token
 
 
-def lock_group(session: DbConnection, topic: str, reader: ConsumerSpec) -> bool:
-    """Begins whatever changes what a group has claimed; False when the group is new.
+def lock_group(session: DbConnection, topic: str, reader: ConsumerSpec) -> int:
+    """Begins whatever changes what a group has claimed. How many rows the group has: of a new one
+    none, of one in tables of the original layout perhaps not those of all priorities.
 
     It writes: a lock (FOR UPDATE) is known to one node of a cluster only, while two transactions
     that write the same row are never both committed. It writes the rows of all priorities, because
     a steady read writes only that of its own.
     """
-    return bool(
-        session.run(
-            f"UPDATE {tables.cursors(topic)} SET epoch=epoch+1 "
-            "WHERE group_key=%s AND token='' AND queue_id=0",
-            (reader.group,),
-        )
+    return session.run(
+        f"UPDATE {tables.cursors(topic)} SET epoch=epoch+1 "
+        "WHERE group_key=%s AND token='' AND queue_id=0",
+        (reader.group,),
     )
 
 
