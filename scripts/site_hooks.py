@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml: the navigation from docs/index.md, and pictures for light and dark.
+"""Hooks of mkdocs.yml: navigation from docs/index.md, pictures for light and dark, tabs of clients.
 
 The list items of docs/index.md that begin with a link are the navigation: `##` headings are its
 tabs, `###` headings their sections. A page that the index does not link stops the build.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -16,6 +17,12 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
 _LINE = re.compile(r"^(?P<signs>##+) (?P<heading>.+)$|^ *- \[(?P<title>[^]]+)\]\((?P<path>[^)]+)\)")
+_FENCED = r"```python\n.*?^```\n"
+_TWINS = re.compile(
+    rf"^<!-- file: (?P<name>\w+)\.py -->\n(?P<native>{_FENCED})\n"
+    rf"<!-- file: pika_(?P=name)\.py -->\n(?P<pika>{_FENCED})",
+    re.DOTALL | re.MULTILINE,
+)
 _PICTURE = re.compile(r"!\[(?P<text>[^]]*)\]\((?P<path>[^)]+)-light\.(?P<kind>svg|png)\)")
 
 
@@ -77,9 +84,16 @@ def _check_pictures(docs: Path) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """`![text](x-light.png)` shows x-dark.png where the page is dark."""
-    return _PICTURE.sub(
+    """`![text](x-light.png)` shows x-dark.png where the page is dark; twins become tabs."""
+    markdown = _PICTURE.sub(
         r"![\g<text>](\g<path>-light.\g<kind>#only-light)"
         r"![\g<text>](\g<path>-dark.\g<kind>#only-dark)",
         markdown,
     )
+    return _TWINS.sub(_tabs, markdown)
+
+
+def _tabs(twins: re.Match[str]) -> str:
+    """A program with the native client, and the same with pika, as two tabs."""
+    programs = (("headrace.client", twins["native"]), ("pika", twins["pika"]))
+    return "".join(f'=== "{client}"\n\n{indent(code, "    ")}\n' for client, code in programs)
