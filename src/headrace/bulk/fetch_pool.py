@@ -46,7 +46,8 @@ class FetchPool:
     def fetch(
         self, order: FetchRequest, segments: Sequence[int], taker: FrameReceiver
     ) -> FrameRelay:
-        """Begin; ``segments`` are descriptors, one per piece, lent for the call."""
+        """Begin; ``segments`` are descriptors, one per piece, lent for the call. Before them is
+        that of the client's socket if the order is direct."""
         if len(self._relays) >= MAX_JOBS:
             raise StoreError(f"{MAX_JOBS} fetches are under way; try again when one has ended")
         ours, theirs = socket.socketpair()
@@ -164,6 +165,9 @@ class FrameRelay(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._have += nbytes
+        if self._order.is_direct:  # a byte when it begins, another when it has ended
+            self.frames, self.is_done = 1, self._have == 2
+            return
         if self._have < len(self._buffer):
             return
         if self._have == HEAD.size and (length := HEAD.unpack(self._buffer)[1]):

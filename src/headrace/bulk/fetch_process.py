@@ -59,20 +59,30 @@ def main(descriptor: int) -> None:
 
 
 def _run(fds: list[int]) -> None:
-    """One order; its descriptors are closed whatever happens. A closed output ends the fetch."""
+    """One order; its descriptors are closed whatever happens. A closed output ends the fetch.
+
+    The broker hears of a direct one when it begins and when it has ended.
+    """
     try:
-        with socket.socket(fileno=fds[0]) as out:
-            out.settimeout(STALLED_SECONDS)
-            with os.fdopen(os.dup(fds[1]), "rb") as file:
+        with socket.socket(fileno=fds.pop(0)) as broker:
+            broker.settimeout(STALLED_SECONDS)
+            with os.fdopen(fds.pop(0), "rb") as file:
                 file.seek(0)
                 order = FetchRequest.decode(file.read())
-            _answer(order, fds[2:], out)
+            if not order.is_direct:
+                _answer(order, fds, broker)
+                return
+            broker.sendall(b"b")  # what is written from now on cannot be taken back
+            with socket.socket(fileno=fds.pop(0)) as client:
+                client.settimeout(STALLED_SECONDS)
+                _answer(order, fds, client)
+            broker.sendall(b"e")
     except (BrokenPipeError, ConnectionResetError, TimeoutError):
         pass  # the client has gone
     except Exception:
         logger.exception("a fetch has failed")
     finally:
-        for fd in fds[1:]:
+        for fd in fds:
             os.close(fd)
 
 

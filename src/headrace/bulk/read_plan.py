@@ -82,17 +82,21 @@ class FetchRequest:
     op: int = Op.FETCH
     part: tuple[bool, int] | None = None
     """A part of one Arrow stream: whether it is the first, and how many rows at most."""
+    is_direct: bool = False
+    """The fetch process writes to the client's socket itself, which comes behind the request."""
 
     def encode(self) -> bytes:
         fields = {"rid": self.rid, "ch": self.ch, "op": self.op, "job": self.job.encode()}
-        return pack({**fields, "sql": isinstance(self.job, SqlPlan), "part": self.part})
+        kinds = {"sql": isinstance(self.job, SqlPlan), "direct": self.is_direct}
+        return pack({**fields, **kinds, "part": self.part})
 
     @classmethod
     def decode(cls, data: bytes) -> FetchRequest:
         fields: dict[str, Any] = unpack_trusted(data)
         job = fields["job"]
         plan = SqlPlan(**unpack_trusted(job)) if fields["sql"] else ReadPlan.decode(job)
-        return cls(fields["rid"], fields["ch"], plan, fields["op"], fields["part"])
+        ids = (fields["rid"], fields["ch"])
+        return cls(*ids, plan, fields["op"], fields["part"], fields["direct"])
 
 
 # A frame of data is long; the last one of an order is short, and says so at its end.

@@ -215,6 +215,13 @@ class ServerTransport(asyncio.Protocol):
         if transport is not None and not self._output_ended and not transport.is_closing():
             transport.write(data)
 
+    def direct_descriptor(self) -> int | None:
+        """Of the socket, if another process may write to it now."""
+        transport = self._transport
+        if transport is None or self.tls is not None or transport.is_closing() or self.unsent():
+            return None
+        return descriptor_of(transport)
+
     def unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 

@@ -10,14 +10,17 @@ from zlib import crc32
 
 import httpx
 import pika
+import psutil
 import pytest
 
 from headrace.bulk.client import BulkConnection
-from headrace.client.errors import HeadraceError, error_of
+from headrace.client.errors import ConnectionClosed, HeadraceError, error_of
 from headrace.client.settings import Settings
-from headrace.testing import RunningBroker, run_broker
+from headrace.testing import RunningBroker, run_broker, wait_for
 from headrace.wire.native.payloads import Op
 from headrace.wire.record_layout import DESTINATION, NAMES_AT
+from support import brokers
+from support.brokers import Broker
 
 SECRET = b"secret of B"
 
@@ -97,19 +100,18 @@ def all_records(frames: list[dict[str, Any]]) -> Iterator[tuple[bytes, int]]:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("count", [False, True])
+@pytest.mark.parametrize("how", ["relayed", "direct", "count"])
 def test_a_user_of_one_vhost_never_gets_records_of_another(
-    two_vhosts: RunningBroker, anna: BulkConnection, fields: dict[str, Any], count: bool
+    two_vhosts: RunningBroker, anna: BulkConnection, fields: dict[str, Any], how: str
 ) -> None:
     if fields.get("uuid"):
         settings = Settings(port=two_vhosts.native_port, vhost="B")
         with BulkConnection(settings) as bulk:
             kind = "queue" if "queue" in fields else "topic"
             fields = {**fields, "uuid": bulk.sources([{kind: "own"}])[0].uuid}
-    more = {"count": True} if count else {}
-    fields = {"start": 0, "end": 1 << 40, **fields, **more}
+    fields = {"start": 0, "end": 1 << 40, **fields, how: True}
     try:
-        if count:
+        if how == "count":
             assert anna.call(Op.RECORDS, **fields)["messages"] <= 100
             return
         found = b"".join(bytes(one["data"]) for one in records(anna, **fields))
@@ -162,3 +164,78 @@ def test_contents_outside_the_range_and_acknowledged_ones_are_left_out(tmp_path:
             counted = bulk.call(Op.RECORDS, queue="q", start=0, end=20, count=True)
             assert counted["messages"] == len(bodies(0, 20))
             assert (counted["first"], counted["last"]) == (bodies(0, 20)[0], 19)
+
+
+# -- written by the fetch process itself ----------------------------------------------------------
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """With more in the topic than sockets hold."""
+    broker = brokers.start(tmp_path)
+    try:
+        with BulkConnection(Settings(port=broker.native_port)) as bulk:
+            bulk.call(Op.TOPIC_DECLARE, name="t", queues=1)
+            for start in range(0, 400, 20):
+                rows = [{"body": b"%05d" % n + bytes(50_000)} for n in range(start, start + 20)]
+                bulk.call(Op.APPEND, topic="t", batch=rows)
+        yield broker
+    finally:
+        broker.stop()
+
+
+def test_direct_frames_are_the_same_and_other_answers_wait(broker: Broker) -> None:
+    with BulkConnection(Settings(port=broker.native_port)) as bulk:
+        relayed = records(bulk, 0, 400, topic="t")
+        for _ in range(3):
+            rid = bulk._send(Op.RECORDS, {"topic": "t", "start": 0, "end": 400, "direct": True})
+            ping = bulk._send(Op.PING, {})
+            found = []
+            while True:
+                answer = bulk._receive()
+                assert (answer["rid"], answer["ok"]) == (rid, True)
+                if answer["last"]:
+                    break
+                found.append({**answer, "rid": 0})
+            assert found == [{**one, "rid": 0} for one in relayed]
+            assert (answer["messages"], answer["next"]) == (400, 400)
+            assert bulk._receive()["rid"] == ping
+            assert bulk.call(Op.BOUNDS, destinations=[{"topic": "t"}])["rows"]
+
+
+def test_two_direct_reads_at_once_are_answered_one_after_the_other(broker: Broker) -> None:
+    with BulkConnection(Settings(port=broker.native_port)) as bulk:
+        wanted = {"topic": "t", "start": 0, "end": 400, "direct": True}
+        rids = [bulk._send(Op.RECORDS, wanted) for _ in range(2)]
+        ended = []
+        while len(ended) < 2:
+            answer = bulk._receive()
+            assert answer["ok"]
+            if answer["last"]:
+                ended.append((answer["rid"], answer["messages"]))
+        assert sorted(ended) == [(rid, 400) for rid in rids]
+
+
+def test_a_fetch_process_killed_in_a_direct_read_ends_the_connection_only(broker: Broker) -> None:
+    with BulkConnection(Settings(port=broker.native_port)) as bulk:
+        assert len(records(bulk, 0, 20, topic="t", direct=True)) >= 1
+        (child,) = psutil.Process(broker.pid).children()
+        bulk._send(Op.RECORDS, {"topic": "t", "start": 0, "end": 400, "direct": True})
+        bulk._receive()  # it has begun, and cannot end before we have taken more
+        child.kill()
+        with pytest.raises(ConnectionClosed):
+            while not bulk._receive()["last"]:
+                pass
+    with BulkConnection(Settings(port=broker.native_port)) as bulk:
+        wait_for(lambda: not child.is_running() or child.status() == "zombie")
+        assert sum(map(len, records(bulk, 0, 400, topic="t", direct=True))) > 0
+
+
+def test_a_reader_that_hangs_up_ends_a_direct_read(broker: Broker, tmp_path: Path) -> None:
+    with BulkConnection(Settings(port=broker.native_port)) as bulk:
+        bulk._send(Op.RECORDS, {"topic": "t", "start": 0, "end": 400, "direct": True})
+        bulk._receive()
+        (child,) = psutil.Process(broker.pid).children()
+    data = str(tmp_path / "data")
+    wait_for(lambda: not any(one.path.startswith(data) for one in child.open_files()))
+    assert child.is_running()

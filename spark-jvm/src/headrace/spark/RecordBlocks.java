@@ -81,7 +81,7 @@ final class RecordBlocks implements Closeable {
   private Block fromNetwork() throws IOException {
     while (at < task.end() || isAsked) {
       if (!isAsked) {
-        var request = fields("start", at);
+        var request = fields("start", at, "direct", true);
         request.putAll(wanted);
         connection.send(BulkConnection.RECORDS, request);
         isAsked = true;

@@ -100,10 +100,12 @@ def _fetch(session: Session, channel: Channel, request: Request, is_second: bool
         return
     plan, segments = plan_of(session, request)
     assert request.ch is not None
-    order = FetchRequest(request.rid, request.ch, plan, request.kind)
+    client = session.direct_descriptor() if request.flag("direct") else None
+    direct = [] if client is None else [client]
+    order = FetchRequest(request.rid, request.ch, plan, request.kind, is_direct=bool(direct))
     again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
     with lent(segments) as files:
-        session.fetch(order, files, again)
+        session.fetch(order, direct + files, again)
 
 
 def _records(session: Session, channel: Channel, request: Request) -> None:

@@ -54,6 +54,7 @@ class Session(BaseSession):
     protocol = "Headrace native"
     __slots__ = (
         "_dispatch",
+        "_is_lent",
         "_relays",
         "_waiting",
         "channels",
@@ -77,6 +78,7 @@ class Session(BaseSession):
         self._dispatch = dispatch
         self.pool = pool
         self._relays: dict[FrameRelay, Callable[[], None] | None] = {}
+        self._is_lent = False  # a fetch process writes to the socket, and nobody else
         self.limits = limits
         self.client_properties: Mapping[str, str] = {}
         self.reader = Reader(min(HELLO_MAX, limits.frame_max), Op.HELLO, request_size)
@@ -206,6 +208,17 @@ class Session(BaseSession):
     ) -> None:
         """``again`` is called when the process ends before it has sent anything."""
         self._relays[self.pool.fetch(order, segments, self)] = again
+        self._is_lent = self._is_lent or order.is_direct
+
+    def direct_descriptor(self) -> int | None:
+        """The socket, for a fetch process that writes to it alone until it has ended; None when
+        something else is to be written, or is encrypted."""
+        is_free = not self.output.parts and all(one.is_done for one in self._relays)
+        return self.transport.direct_descriptor() if is_free else None
+
+    def flush(self) -> None:
+        if not self._is_lent:
+            super().flush()
 
     def take_fetched(self, frame: bytes | bytearray, relay: FrameRelay) -> None:
         """One frame of a fetch; the next may come when there is room."""
@@ -217,6 +230,12 @@ class Session(BaseSession):
     def fetch_ended(self, relay: FrameRelay, order: FetchRequest, error: str | None) -> None:
         again = self._relays.pop(relay, None)
         self.output.waiting.discard(relay)
+        if order.is_direct:
+            self._is_lent = False
+            self.output.mark()
+            if error is not None and relay.frames:
+                self.transport.abort()  # in the middle of a frame, perhaps
+                return
         if error is None or self.closing:
             return
         failure: BrokerError = StoreError(error)

@@ -58,6 +58,9 @@ class Wire:
     def end_output(self, seconds: float) -> None:
         self.ended = True
 
+    def direct_descriptor(self) -> int | None:
+        return None
+
     def unsent(self) -> int:
         return 0
 
