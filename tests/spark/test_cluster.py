@@ -19,7 +19,9 @@ from support.spark_lab.lab import bodies_in
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-def test_executors_read_and_write_in_parallel(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["files", "network"])
+def test_executors_read_and_write_in_parallel(tmp_path: Path, way: str) -> None:
+    """By `network` executors share no file with the broker or with each other."""
     with (
         cluster.started(tmp_path) as here,
         run_broker() as broker,
@@ -38,6 +40,7 @@ def test_executors_read_and_write_in_parallel(tmp_path: Path) -> None:
                 here.url,
                 url,
                 str(tmp_path / "checkpoint"),
+                way,
             ],
             env=cluster.environment(),
             capture_output=True,

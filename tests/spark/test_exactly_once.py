@@ -121,7 +121,18 @@ def test_two_kills_of_the_driver_and_one_of_the_broker(make_lab: MakeLab) -> Non
 def test_ten_kills_of_the_driver_five_of_an_executor_two_of_the_broker(
     make_lab: MakeLab, tmp_path: Path, route: str, shape: str
 ) -> None:
+    """Compacted, under retention, with tasks that run twice. KILLS=4,2,1 does a part of them."""
     seed = int(os.environ.get("CHAOS_SEED", "11"))
+    kills = [int(one) for one in os.environ.get("KILLS", "10,5,2").split(",")]
     with started(tmp_path) as cluster:
         lab = make_lab(route=route, shape=shape, master=cluster.url)
-        run(lab, driver_kills=10, executor_kills=5, broker_kills=2, seed=seed, cluster=cluster)
+        driver, executor, broker = kills
+        run(
+            lab,
+            driver_kills=driver,
+            executor_kills=executor,
+            broker_kills=broker,
+            seed=seed,
+            cluster=cluster,
+        )
+        lab.server.check_cleaned()

@@ -1,6 +1,6 @@
 """A driver for a cluster: a stream from topic to topic, and who has read it.
 
-python cluster_program.py MASTER URL CHECKPOINT
+python cluster_program.py MASTER URL CHECKPOINT WAY
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import sys
 from support.spark_lab.sessions import new_session
 
 
-def main(master: str, url: str, checkpoint: str) -> None:
-    spark = new_session(master, **{"spark.executor.memory": "512m", "spark.executor.cores": "1"})
+def main(master: str, url: str, checkpoint: str, way: str) -> None:
+    settings = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
+    settings["spark.executor.extraJavaOptions"] = f"-Dheadrace.spark.read={way}"
+    spark = new_session(master, **settings)
     reading = spark.read.format("headrace").option("url", url).option("topic", "source")
     rows = reading.option("rowsPerTask", "250").load()
 

@@ -55,6 +55,7 @@ class Server(Protocol):
     def received(self) -> list[bytes]: ...
     def kill(self) -> None: ...
     def stop(self) -> None: ...
+    def check_cleaned(self) -> None: ...
 
 
 class BrokerServer:
@@ -117,6 +118,12 @@ class BrokerServer:
     def stop(self) -> None:
         self.broker.stop()
 
+    def check_cleaned(self) -> None:
+        """What was read, and not kept for anybody, is gone from the log."""
+        with self.bulk() as bulk:
+            found = bulk.sources([{self.kind: "in"}])[0]
+        assert all(there.complete > 0 for there in found.ranges.values() if there.end), found
+
 
 class DatabaseServer:
     """The topics ``in`` and ``out`` of a MariaDB."""
@@ -152,6 +159,9 @@ class DatabaseServer:
 
     def stop(self) -> None:
         self.server.stop()
+
+    def check_cleaned(self) -> None:
+        pass
 
 
 class Driver:
