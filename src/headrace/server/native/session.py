@@ -78,7 +78,7 @@ class Session(BaseSession):
         self._dispatch = dispatch
         self.pool = pool
         self._relays: dict[FrameRelay, Callable[[], None] | None] = {}
-        self._is_lent = False  # a fetch process writes to the socket, and nobody else
+        self._is_lent = False  # only a fetch process writes to the socket
         self.limits = limits
         self.client_properties: Mapping[str, str] = {}
         self.reader = Reader(min(HELLO_MAX, limits.frame_max), Op.HELLO, request_size)
