@@ -166,6 +166,10 @@ WRITING: dict[RequestCode, Act] = {
 FREE: dict[RequestCode, Act] = {
     C.GET_ROUTEINFO_BY_TOPIC: lambda c: c.link.ask(GetRouteInfo(c.topic)),
     C.GET_BROKER_CLUSTER_INFO: lambda c: c.link.call(C.GET_BROKER_CLUSTER_INFO),
+    # There are no values: none is shown, and deleting one changes nothing.
+    C.GET_KV_CONFIG: lambda c: c.link.call(C.GET_KV_CONFIG),
+    C.GET_KVLIST_BY_NAMESPACE: lambda c: c.link.call(C.GET_KVLIST_BY_NAMESPACE),
+    C.DELETE_KV_CONFIG: lambda c: c.link.call(C.DELETE_KV_CONFIG),
     # These show what the user may use.
     C.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: lambda c: c.link.call(
         C.GET_ALL_TOPIC_LIST_FROM_NAMESERVER

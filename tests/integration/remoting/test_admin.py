@@ -189,12 +189,28 @@ def test_the_broker_config(link: Link) -> None:
     assert json.loads(answer.ext["version"])["counter"] == 0
 
 
-@pytest.mark.parametrize("code", [RequestCode.UPDATE_BROKER_CONFIG, RequestCode.POP_MESSAGE])
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.POP_MESSAGE,
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
+        RequestCode.AUTH_CREATE_USER,
+    ],
+)
 def test_codes_that_are_not_supported_are_refused_by_name(link: Link, code: RequestCode) -> None:
     answer = link.call(code)
 
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert code.name in (answer.remark or "")
+
+
+def test_the_name_server_has_no_values(link: Link) -> None:
+    key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
+    assert link.call(RequestCode.GET_KV_CONFIG, key).code == ResponseCode.QUERY_NOT_FOUND
+    accepted(link.call(RequestCode.DELETE_KV_CONFIG, key))  # the end of Java's deleteTopic()
 
 
 def test_an_unknown_access_key_is_refused_and_logged_once(

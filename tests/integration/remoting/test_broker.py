@@ -494,16 +494,32 @@ def test_a_topic_of_another_engine_is_refused_with_its_name_and_not_to_be_retrie
                 assert "engine 'memory', which RocketMQ clients cannot use" in (answer.remark or "")
 
 
-def test_a_waiting_pull_is_refused_when_another_engine_gets_the_topic() -> None:
+@pytest.mark.parametrize("engine", [None, "memory"])
+def test_a_waiting_pull_is_refused_when_its_topic_is_gone(engine: str | None) -> None:
+    """Deleted, or now one of an engine that RocketMQ clients cannot use."""
     with run_broker(sync=False) as broker, Link(Ours(broker).broker_address) as link:
+        accepted(link.ask(CreateTopic("orders", 1, 1)))
         flags = int(PullFlag.SUSPEND | PullFlag.SUBSCRIPTION)
         wanted = PullMessage("CG", "orders", 0, 0, 1, flags, suspend_timeout_millis=1000)
         pull = link.begin(wanted)
         link.ask(GetMaxOffset("orders", 0))  # the pull waits
         with topics.open(f"headrace://guest:guest@127.0.0.1:{broker.native_port}/") as store:
-            store.create("orders", engine="memory")
+            store.delete("orders")
+            if engine:
+                store.create("orders", engine=engine)
+        code = ResponseCode.INVALID_PARAMETER if engine else ResponseCode.TOPIC_NOT_EXIST
 
-        assert link.finish(pull).code == ResponseCode.INVALID_PARAMETER
+        assert link.finish(pull).code == code
+        assert link.ask(wanted).code == code
+
+
+def test_a_pull_of_a_topic_that_does_not_exist_is_refused() -> None:
+    with run_broker(sync=False) as broker, Link(Ours(broker).broker_address) as link:
+        pull = PullMessage("CG", "mistyped", 0, 0, 1, int(PullFlag.SUBSCRIPTION))
+
+        assert link.ask(pull).code == ResponseCode.TOPIC_NOT_EXIST
+        retries = replace(pull, topic="%RETRY%CG")  # exists from the first retry on
+        assert link.ask(retries).code == ResponseCode.PULL_NOT_FOUND
 
 
 def test_a_broker_that_is_low_on_memory_says_so_and_goes_on_serving_consumers() -> None:

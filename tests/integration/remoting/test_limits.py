@@ -98,6 +98,17 @@ def test_a_value_may_contain_the_character_that_ends_names(link: Link, topic: st
     assert message.properties["b"] == "$rocketmq."
 
 
+@pytest.mark.parametrize("text", ["a\x01one\x02two\x02", "\x01value\x02", "a\x01b\x02rest"])
+def test_properties_without_a_name_are_refused(link: Link, topic: str, text: str) -> None:
+    for answer in (send(link, topic, text), send_batch(link, topic, text.encode())):
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "no name" in (answer.remark or "")
+    accepted(send(link, topic, "a\x01one\x02\x02empty\x01\x02b\x01two"))
+
+    (message,) = read(link, topic, 1)
+    assert (message.properties["a"], message.properties["b"]) == ("one", "two")
+
+
 # -- sizes -------------------------------------------------------------------------------------
 
 

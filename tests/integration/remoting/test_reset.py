@@ -64,7 +64,7 @@ def test_a_queue_id_and_an_offset_reset_that_queue_only(link: Link, topic: str) 
     assert take_offsets("offsetTable", notice.body) == offsets
 
 
-@pytest.mark.parametrize("offset", [11, 1 << 40])
+@pytest.mark.parametrize("offset", [11, 1 << 40, -5])
 def test_an_offset_outside_of_the_queue_is_refused(link: Link, topic: str, offset: int) -> None:
     consuming(link, topic, "G-range")
     answer = reset(link, ResetOffset(topic, "G-range", 0, True, 0, offset))
@@ -77,7 +77,10 @@ def test_an_offset_outside_of_the_queue_is_refused(link: Link, topic: str, offse
 def test_a_queue_that_does_not_exist_is_refused(link: Link, topic: str) -> None:
     consuming(link, topic, "G-queue")
 
-    assert reset(link, ResetOffset(topic, "G-queue", 0, True, 99, 0)).code != 0
+    for queue_id in (2, 99):
+        answer = reset(link, ResetOffset(topic, "G-queue", 0, True, queue_id, 0))
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert "0 to 1" in (answer.remark or "")
 
 
 def test_empty_queues_get_a_position_too(link: Link, topic: str) -> None:

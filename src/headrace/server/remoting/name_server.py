@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.errors import NoSuchTopic
+from headrace.errors import NoSuchTopic, NotFound
 from headrace.server.remoting.group_settings import known_groups
 from headrace.server.remoting.topics import TEMPLATE_QUEUES
 from headrace.wire.remoting import names
@@ -91,7 +91,20 @@ def _system_topics(state: RemotingState, session: Session, request: Command) -> 
     session.respond(request, body=topic_list_body([names.TEMPLATE_TOPIC, *found]))
 
 
+def _no_value(state: RemotingState, session: Session, request: Command) -> None:
+    """PUT_KV_CONFIG is refused; programs look for the values of ordered topics."""
+    raise NotFound("the name server stores no values")
+
+
+def _delete_value(state: RemotingState, session: Session, request: Command) -> None:
+    """There is none afterwards, as before: Java's deleteTopic() ends with this request."""
+    session.respond(request)
+
+
 HANDLERS: dict[int, Handler] = {
+    RequestCode.GET_KV_CONFIG: _no_value,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _no_value,
+    RequestCode.DELETE_KV_CONFIG: _delete_value,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
     RequestCode.GET_BROKER_CLUSTER_INFO: _clusters,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _topics,

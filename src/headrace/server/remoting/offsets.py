@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import NotFound, PreconditionFailed
+from headrace.errors import BadTopicValue, NotFound, PreconditionFailed
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.group_settings import check_known
 from headrace.server.remoting.message_mapping import partition_of, read_queues
@@ -133,6 +133,10 @@ def _reset_offset(state: RemotingState, session: Session, request: Command) -> N
     topic = state.topics.get(header.topic)
     check_known(state, header.group)
     if header.queue_id is not None and header.queue_id >= 0:
+        if header.queue_id >= (count := read_queues(topic)):
+            raise BadTopicValue(
+                f"topic '{topic.name}' has no queue {header.queue_id}: they are 0 to {count - 1}"
+            )
         targets = {header.queue_id: _reset_target(topic, header, header.queue_id, header.offset)}
     else:
         targets = {one: _reset_target(topic, header, one) for one in range(read_queues(topic))}
@@ -150,7 +154,7 @@ def _reset_target(
 ) -> int:
     track = partition_of(topic, queue_id)
     first, end = topic.bound(track)
-    if offset is not None and offset >= 0:
+    if offset is not None and offset != -1:
         if not first <= offset <= end:
             raise PreconditionFailed(
                 f"offset {offset} is outside queue {queue_id} of topic '{topic.name}': "

@@ -6,7 +6,13 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import BrokerError, PreconditionFailed, SubscriptionUnknown, Unsupported
+from headrace.errors import (
+    BrokerError,
+    NoSuchTopic,
+    PreconditionFailed,
+    SubscriptionUnknown,
+    Unsupported,
+)
 from headrace.model.selectors import Selector, TagSelector, compile_selector
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.long_polls import PullRequest
@@ -35,7 +41,7 @@ from headrace.wire.remoting.headers.groups import (
 from headrace.wire.remoting.headers.pull import SQL92, PullMessage, PullResult
 from headrace.wire.remoting.message_ids import host_bytes
 from headrace.wire.remoting.message_queue import MessageQueue
-from headrace.wire.remoting.names import check_group
+from headrace.wire.remoting.names import check_group, is_retry_topic
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
@@ -143,7 +149,9 @@ def _read(
     """The response to a pull, as of now."""
     topic = state.topics.find(header.topic)
     if topic is None:
-        return _outside(header.queue_offset, 0, 0)
+        if is_retry_topic(header.topic):  # those exist from the first retry on
+            return _outside(header.queue_offset, 0, 0)
+        raise NoSuchTopic(f"no topic '{header.topic:.127}'")
     track = partition_of(topic, header.queue_id)
     first, end = topic.bound(track)
     if header.queue_offset > end:

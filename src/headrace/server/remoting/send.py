@@ -61,7 +61,13 @@ from headrace.wire.remoting.headers.send import (
 )
 from headrace.wire.remoting.message import take_batch
 from headrace.wire.remoting.message_ids import offset_id, offset_ids
-from headrace.wire.remoting.properties import PROPERTIES_MAX, UNIQ_KEY, take_properties
+from headrace.wire.remoting.properties import (
+    NAME_END,
+    PROPERTIES_MAX,
+    UNIQ_KEY,
+    VALUE_END,
+    take_properties,
+)
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
@@ -311,6 +317,12 @@ def checked_properties(text: str) -> dict[str, str]:
     ):
         raise MessageIllegal(f"properties of more than {PROPERTIES_LIMIT} bytes")
     found = take_properties(text)
+    if len(found) != text.count(VALUE_END) or not text.endswith(VALUE_END):
+        for part in filter(None, text.split(VALUE_END)):
+            if part.find(NAME_END) < 1:
+                raise MessageIllegal(
+                    f"properties: '{part:.40}' has no name; character 2 cannot be in a value"
+                )
     if OWN in text and any(name.startswith(OWN) for name in found):
         raise MessageIllegal(f"names of properties that begin with {OWN} are the broker's")
     return found
