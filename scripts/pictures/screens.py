@@ -76,7 +76,8 @@ def _shoot(page: Page, url: str, name: str) -> bytes:
     page.goto(url)
     page.wait_for_load_state("networkidle")
     page.mouse.move(1, 1)  # nothing is highlighted
-    page.wait_for_timeout(1500)  # charts are drawn, rates are there
+    # Charts are drawn, rates are there; those of groups on the map need three polls.
+    page.wait_for_timeout(12_000 if name == "map" else 1500)
     if name == "message":
         page.locator("button.message-line").first.click()
         page.wait_for_timeout(300)
