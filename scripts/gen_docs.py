@@ -85,11 +85,10 @@ ERRORS_INTRODUCTION = """\
 
 <!-- Written by scripts/gen_docs.py from the tables of error codes; `make docs` renews it. -->
 
-Every error that the broker reports on purpose is a class, and the class decides what happens. An
-AMQP client gets its code and a text of the form `NAME - explanation`, with the method that was at
-fault. Codes and texts are those of RabbitMQ wherever it has them; look at the code in programs, and
-at the text in logs. All derive from `BrokerError`. [Troubleshooting](troubleshooting.md) goes from
-symptoms to causes.
+Every error that the broker reports is a class, which determines what happens. AMQP clients get its
+code and a text of the form `NAME - explanation`, with the method that caused it. Codes and texts
+are those of RabbitMQ wherever it has them. In programs, check the code, not the text. All classes
+derive from `BrokerError`. [Troubleshooting](troubleshooting.md) starts from symptoms.
 """
 
 CHANNEL_ERRORS = """\

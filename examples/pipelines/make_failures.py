@@ -1,4 +1,4 @@
-"""Lets jobs fail, so that there are dead letters to look at: python make_failures.py [COUNT].
+"""Makes jobs fail, so that there are dead letters: python make_failures.py [COUNT].
 
 Always the same ones: some are rejected by their worker, others wait until they expire. Both go to
 the queue `jobs.dead`. One in a hundred has a body that is no job at all.

@@ -76,7 +76,7 @@ def test_keep_leaves_a_broker_that_works() -> None:
     assert url is not None
     assert stop is not None
     pid, directory = int(stop[1]), Path(stop[2])
-    look = re.search(r"Look at it: headrace (.*)", done.stdout)
+    look = re.search(r"List its queues: headrace (.*)", done.stdout)
     assert look is not None
     page = re.search(r"Its page: (\S+)", done.stdout)
     assert page is not None

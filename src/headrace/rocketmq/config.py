@@ -113,7 +113,7 @@ class ConsumerConfig(_ClientConfig):
     rebalance_interval: int = _number(20_000, 50, 3_600_000)
     lock_interval: int = _number(20_000, 50, 25_000)
     shutdown_timeout: int = _number(10_000, 0, 3_600_000)
-    """How long shutdown() waits for listeners that are at work."""
+    """How long shutdown() waits for listeners that are running."""
 
     def __post_init__(self) -> None:
         checks.check_group("consumer_group", self.consumer_group)

@@ -96,7 +96,7 @@ class LatencyHistogram:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStats:
-    """One look at a consumer's counters."""
+    """A snapshot of the counters of a consumer."""
 
     pulls: int = 0
     pull_failures: int = 0

@@ -62,7 +62,7 @@ class MessageSelector:
         return frozenset(tags_in(self.expression))
 
     def accepts_tag(self, tag: str | None) -> bool:
-        """The client's own look at a message: brokers compare only a hash of the tag."""
+        """The client checks the tag of a message itself: brokers compare only a hash of the tag."""
         wanted = self.tags
         return not wanted or tag in wanted
 

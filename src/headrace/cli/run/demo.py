@@ -65,7 +65,7 @@ def _run(*, keep: bool, quick: bool) -> int:
     if stays:
         click.echo(f"The broker is still running: {broker.url}")
         click.echo(f"Its page: {broker.page_url} (user guest, password guest)")
-        click.echo(f"Look at it: headrace queue list --url {broker.native_url}")
+        click.echo(f"List its queues: headrace queue list --url {broker.native_url}")
         click.echo(f"Stop it with: kill {broker.pid}   (its files: {broker.directory})")
     else:
         click.echo(_NEXT)

@@ -165,7 +165,7 @@ class OrderlyService:
         return assignments
 
     async def leave(self, a: Assignment) -> bool:
-        """False while a listener is at work: the queue stays ours, and locked, until it ends."""
+        """False while a listener is running: the queue stays ours, and locked, until it ends."""
         a.is_leaving = True
         if not await until(lambda: not a.is_busy, _LEAVE_SECONDS):
             return False

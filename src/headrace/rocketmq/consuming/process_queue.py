@@ -220,7 +220,7 @@ class Assignment:
         self.is_new = False
         """The group had no stored offset."""
         self.is_busy = False
-        """Orderly: a listener is at work."""
+        """Orderly: a listener is running."""
         self.is_leaving = False
         self.arrived = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []

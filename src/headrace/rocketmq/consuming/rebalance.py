@@ -226,7 +226,7 @@ class Rebalancer:
         return self._start_position.get_consume_offset(queue, where, self._config.start_timestamp)
 
     async def _release(self, a: Assignment, *, store: bool = True) -> bool:
-        """False when a listener is still at work in an orderly queue."""
+        """False when a listener of an orderly queue is still running."""
         if not await self._core.service.leave(a):
             return False
         self._owned.pop(a.queue, None)

@@ -240,7 +240,7 @@ class ThreadRunner:
 
 
 class TaskRunner:
-    """Listeners as tasks; a semaphore limits how many are at work."""
+    """Listeners as tasks; a semaphore limits how many are running."""
 
     def __init__(self, high: int) -> None:
         self._room = asyncio.Semaphore(high)

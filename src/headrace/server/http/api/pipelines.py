@@ -1,4 +1,4 @@
-"""/api/pipelines: the Spark pipelines that were heard of, and how far they are."""
+"""/api/pipelines: the Spark pipelines that have reported, and how far they are."""
 
 from __future__ import annotations
 
