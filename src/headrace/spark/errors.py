@@ -65,8 +65,33 @@ def reason_of(error: BaseException) -> str:
 def reason_in(text: str) -> str:
     """The line that names the cause in a message that may hold several stack traces."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    found = _our_own(lines) or _of_python(lines) or _of_spark(lines)
+    found = _our_own(lines) or _known(text) or _of_python(lines) or _of_spark(lines)
     return found[:LONGEST]
+
+
+_OTHER_PYTHON = "set PYSPARK_PYTHON (or spark.pyspark.python) to the Python that has headrace"
+_TROUBLES = {  # of Spark, whose own words do not say what to do
+    r"Python worker (failed to|did not) connect back": "a Python worker of Spark did not start in "
+    f"time: {_OTHER_PYTHON}, or on a busy machine --conf "
+    "spark.python.authenticate.socketTimeout=300s",
+    r"\[DATA_SOURCE_NOT_(FOUND|EXIST)\].*headrace": "Spark runs another Python, without headrace: "
+    f"{_OTHER_PYTHON}",
+    r"PYTHON_VERSION_MISMATCH|different (minor )?version than that in driver": "the workers run "
+    f"another version of Python than the driver: {_OTHER_PYTHON}, on every machine",
+    r"java\.lang\.OutOfMemoryError|GC overhead limit exceeded": "Spark's Java process ran out of "
+    "memory: increase it, for example with --conf spark.driver.memory=4g (or "
+    "spark.executor.memory on a cluster)",
+    r"No space left on device": "no space is left on a disk that Spark uses: set SPARK_LOCAL_DIRS "
+    "to a directory with room for its temporary files",
+    r"Service 'sparkDriver' failed|Cannot assign requested address": "Spark cannot listen on the "
+    "address of this host: set SPARK_LOCAL_IP=127.0.0.1",
+    r"All masters are unresponsive": "no Spark master answers at the URL of --master",
+    r"UnsupportedClassVersionError": "the Java on a worker is older than 17: set JAVA_HOME there",
+}
+
+
+def _known(text: str) -> str:
+    return next((advice for known, advice in _TROUBLES.items() if re.search(known, text)), "")
 
 
 def _our_own(lines: list[str]) -> str:
