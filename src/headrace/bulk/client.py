@@ -67,6 +67,7 @@ class BulkConnection:
         self._settings = settings
         self._socket = self._connect(tls)
         self.is_sparse = False  # offsets of the last fetch may be missing, and that is right
+        self.messages = 0  # that the broker has sent in all fetches, by its index
         self._rid = 0
         self._sent_at = time.monotonic()
         self._heartbeat = 0.0
@@ -148,6 +149,7 @@ class BulkConnection:
                 yield data
             yield b""
             self.is_sparse = answer.get("sparse", False)
+            self.messages += answer.get("messages", 0)
             start = answer["next"]
 
     # -- pins -----------------------------------------------------------------------------------

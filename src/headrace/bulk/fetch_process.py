@@ -96,9 +96,7 @@ def _answer(order: FetchRequest, segments: list[int], out: socket.socket) -> Non
         out.sendall(_frame(order, ok=False, code=code_of(error), text=str(error), last=True))
         return
     plan = order.job
-    last: dict[str, object] = {"sparse": True} if isinstance(plan, SqlPlan) else {}
-    if order.op == Op.RECORDS and isinstance(plan, ReadPlan):
-        last["messages"] = plan.messages
+    last = {"sparse": True} if isinstance(plan, SqlPlan) else {"messages": plan.messages}
     out.sendall(_frame(order, ok=True, data=b"", last=True, next=plan.next, **last))
 
 

@@ -73,11 +73,14 @@ class BrokerBackend:
         while start < part.end:
             with connect(options.url, options.patience) as connection, translated_errors():
                 try:
+                    rows = 0
                     for batch in _decoded(connection.fetch(start, part.end, **wanted)):
                         yield choose.apply(batch)
+                        rows += batch.num_rows
                         start = batch.column("offset")[-1].as_py() + 1
                         progress = time.monotonic()
                     if not connection.is_sparse:
+                        _check_count(part, rows, connection.messages)
                         _check_end(part, start, options)
                     return
                 except ConnectionClosed:
@@ -122,6 +125,14 @@ class BrokerBackend:
     def unpin(self, query: str) -> None:
         with connect(self._options.url, self._options.patience) as connection, translated_errors():
             connection.unpin(query)
+
+
+def _check_count(part: TaskRange, rows: int, messages: int) -> None:
+    if rows != messages:
+        raise SparkError(
+            f"the broker has {messages} messages of '{part.source}' before offset {part.end} and "
+            f"sent {rows}"
+        )
 
 
 def _check_end(part: TaskRange, reached: int, options: ReadOptions) -> None:
