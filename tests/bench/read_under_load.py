@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from headrace.bench import processes
 from headrace.bench.cases import CASES
-from headrace.bench.load.amqp_connection import Address
+from headrace.bench.load.amqp_connection import AmqpAddress
 from headrace.bench.load.latency import measure_latency
 from headrace.bench.load.throughput import measure_flow
 from headrace.bench.target import Timing
@@ -63,7 +63,7 @@ class Figures:
 class Standing:
     """The broker as the measures of `headrace bench` want it."""
 
-    address: Address
+    address: AmqpAddress
     pid: int
     generator_cores: frozenset[int]
     name: str = "Headrace"
@@ -153,7 +153,7 @@ def measure(
         try:
             rows = _fill(broker.native_port, gigabytes)
             tell(f"{rows:,} messages of {BODY} bytes are in the topic\n")
-            target = Standing(("127.0.0.1", broker.amqp_port), broker.pid or 0, other)
+            target = Standing(AmqpAddress("127.0.0.1", broker.amqp_port), broker.pid or 0, other)
             timing = Timing(seconds=seconds)
             found: dict[str, list[float]] = {}
             busy = 0.0

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ _JAVA_VERSION = 17
 _INSTALL = "install a JRE, e.g. `apt install openjdk-17-jre-headless`, or set JAVA_HOME"
 # A thread that fails on a full heap leaves Python waiting for it: let the whole process exit.
 JAVA_OPTIONS = "-XX:+ExitOnOutOfMemoryError"
+_NO_WARNINGS = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _OUT_OF_MEMORY = (3, 52)  # exit codes of that, and of Spark's own handler
 JAVA_EXIT_SECONDS = 5.0  # between its last output and its exit
 _STOP_SECONDS = 20.0
@@ -42,6 +44,7 @@ def start_session(
     conf: Mapping[str, str] | None = None,
     log: Path | None = None,
     python_path: Path | None = None,
+    java_options: str = "",
 ) -> SparkSession:
     """A session, or the one there is. What Java and its workers print goes to ``log`` if given.
 
@@ -54,7 +57,9 @@ def start_session(
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(python_path), known)))
     settings = SparkConf(loadDefaults=False).setAppName(name).setMaster(master or LOCAL)
-    settings.setAll([*settings_of(master, conf).items()])
+    chosen = settings_of(master, conf)
+    chosen[_JAVA_OPTIONS_KEY] = f"{java_options} {chosen[_JAVA_OPTIONS_KEY]}".strip()
+    settings.setAll([*chosen.items()])
     try:
         with _signals_wait(), _errors_to(log):
             start_java(settings)
@@ -126,6 +131,26 @@ def _defaults(master: str | None) -> dict[str, str]:
         found["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
         found["spark.driver.host"] = found["spark.driver.bindAddress"] = "127.0.0.1"
     return found
+
+
+def class_archive(folder: Path, *, may_record: bool) -> str:
+    """Java options with which Spark's classes are loaded from an archive: a third of a start.
+
+    Java 17 writes one when it exits, and is slower until then: for commands that end soon.
+    """
+    java, jars = shutil.which("java"), Path(pyspark.__file__).parent / "jars"
+    if java is None or os.environ.get("JAVA_HOME"):
+        return ""
+    stamps = (Path(java).resolve().stat().st_mtime_ns, jars.stat().st_mtime_ns)
+    file = folder / f"spark-{pyspark.__version__}-{stamps[0]:x}-{stamps[1]:x}.jsa"
+    if file.exists():  # one that does not fit is ignored
+        return f"-XX:SharedArchiveFile={file} {_NO_WARNINGS}"
+    if not may_record:
+        return ""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.jsa"):
+        old.unlink()
+    return f"-XX:ArchiveClassesAtExit={file} {_NO_WARNINGS}"
 
 
 @contextmanager

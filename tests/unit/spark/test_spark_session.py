@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,3 +37,23 @@ def test_options_of_the_user_do_not_keep_a_full_heap_from_ending_java() -> None:
         spark_session.settings_of(None, {key: "-Dx=1"})[key]
         == f"{spark_session.JAVA_OPTIONS} -Dx=1"
     )
+
+
+def test_classes_come_from_an_archive_that_a_short_command_has_recorded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(spark_session.shutil, "which", lambda name: __file__)
+    assert spark_session.class_archive(tmp_path / "c", may_record=False) == ""
+    first = spark_session.class_archive(tmp_path / "c", may_record=True)
+    file = Path(first.split()[0].removeprefix("-XX:ArchiveClassesAtExit="))
+    assert file.parent == tmp_path / "c"
+    (tmp_path / "c" / "older.jsa").touch()
+    spark_session.class_archive(tmp_path / "c", may_record=True)
+    assert not (tmp_path / "c" / "older.jsa").exists()
+    file.touch()
+    for may_record in (True, False):
+        found = spark_session.class_archive(tmp_path / "c", may_record=may_record)
+        assert found.startswith(f"-XX:SharedArchiveFile={file} ")
+    monkeypatch.setattr(spark_session.shutil, "which", lambda name: None)
+    assert spark_session.class_archive(tmp_path / "c", may_record=True) == ""

@@ -56,7 +56,9 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
     directory = session.state()
     stop = threading.Event()
     on_signals(stop.set)  # also while Spark starts
-    spark = open_session(loaded.name, session, python_path=loaded.directory.resolve())
+    spark = open_session(
+        loaded.name, session, python_path=loaded.directory.resolve(), is_short=once
+    )
     with ending(spark):
         runner = PipelineRunner(
             spark, loaded, directory, once=once, stop=stop, shown=ProgressLine(loaded.name)

@@ -222,13 +222,15 @@ def open_session(
     *,
     python_path: Path | None = None,
     broker: Address | None = None,
+    is_short: bool = False,
 ) -> SparkSession:
     """A session whose log goes to a file.
 
-    An unreachable ``broker`` is reported before Spark starts, which takes a while.
+    An unreachable ``broker`` is reported before Spark starts, which takes a while. A session that
+    is over soon records an archive of classes for later ones.
     """
     from headrace.spark import spark_session
-    from headrace.spark.spark_session import start_session
+    from headrace.spark.spark_session import class_archive, start_session
 
     state = session.state()
     settings = settings_of(session.conf)
@@ -242,5 +244,10 @@ def open_session(
         connect(url_of(broker)).close()
     with progress_bar("starting Spark", wanted=not session.debug):
         return start_session(
-            name, master=session.master, conf=settings, log=log, python_path=python_path
+            name,
+            master=session.master,
+            conf=settings,
+            log=log,
+            python_path=python_path,
+            java_options=class_archive(state / "classes", may_record=is_short),
         )
