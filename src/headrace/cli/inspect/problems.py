@@ -193,7 +193,7 @@ def dead_messages(before: Snapshot, now: Snapshot) -> Found:
         if one["dead"]:
             yield (
                 f"group {one['name']} of {one['topic']}: {one['dead']:,} dead messages",
-                "read and redrive them: headrace group --help",
+                "list them with dead() of a consumer of the group, then append them again",
             )
 
 
