@@ -88,9 +88,8 @@ class Channel(BaseChannel):
         head = consumer.wire.get(len(tail))
         if head is None:
             head = self._deliver_head(consumer, len(tail))
-        queue = consumer.queue
-        if queue.settings.queue_type == "quorum":
-            contents = self.stamped(queue, run)
+        if run.deliveries:  # as RabbitMQ, which sends no count with a consumer's first delivery
+            contents = self.stamped(consumer.queue, run)
         tag = self._write(head, tail, self.adapt(contents, run.channel_number))
         self.add_delivered_bytes(run.size + n * (len(head) + 8 + len(tail)))
         self.note_delivered(consumer, tag, run, n)
