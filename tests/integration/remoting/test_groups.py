@@ -143,6 +143,10 @@ def test_a_group_begins_where_another_is(link: Link, topic: str) -> None:
     found = accepted(link.ask(QueryConsumerOffset("G-dest", topic, 1)))
 
     assert OffsetResult.take(found.ext).offset == 7
+    mistyped = link.ask(CloneGroupOffset("G-scr", "G-dest", topic))
+    assert mistyped.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    elsewhere = link.ask(CloneGroupOffset("G-src", "G-dest", "mistyped"))
+    assert elsewhere.code == ResponseCode.TOPIC_NOT_EXIST
 
 
 # -- figures ---------------------------------------------------------------------------------------

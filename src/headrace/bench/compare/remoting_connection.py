@@ -35,7 +35,8 @@ class RemotingConnection:
     def sending(self, topic: str, body: bytes, batch: int, under_way: int) -> Callable[[], int]:
         """A step: one more request under way; how many messages were confirmed."""
         properties = b"UNIQ_KEY\x010123456789ABCDEF0123456789ABCDEF\x02"
-        header = SendMessage("bench", topic, 0, 0, 1, properties=properties.decode())
+        text = properties.decode()
+        header = SendMessage("bench", topic, 0, 0, 1, properties=text, batch=batch > 1)
         code, data = RequestCode.SEND_MESSAGE_V2, body
         if batch > 1:
             code = RequestCode.SEND_BATCH_MESSAGE

@@ -126,14 +126,15 @@ def _clone(state: RemotingState, session: Session, request: Command) -> None:
     """Let a group begin where another is."""
     header = CloneGroupOffset.take(request.ext)
     check_group(header.dest_group)
-    topics = state.topics.by_name
-    for name in [header.topic] if header.topic else list(topics):
-        topic = topics.get(name)
-        known = topic.assigned.groups().get(header.src_group, {}) if topic is not None else {}
-        for track, offset in dict(known).items():
-            assert topic is not None, "it has offsets"
-            session.check_topic_right("read", name)
+    topics = [state.topics.get(header.topic)] if header.topic else state.topics.by_name.values()
+    cloned = 0
+    for topic in topics:
+        for track, offset in dict(topic.assigned.groups().get(header.src_group, {})).items():
+            session.check_topic_right("read", topic.name)
             topic.assigned.set(header.dest_group, track, offset)
+            cloned += 1
+    if not cloned:
+        raise NoSuchGroup(f"group '{header.src_group:.120}' has no offsets to clone")
     session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
