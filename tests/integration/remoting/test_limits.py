@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 
@@ -159,8 +160,10 @@ def test_a_message_that_clients_cannot_read_is_skipped_and_logged(
             following = PullResult.take(first.ext).next_begin_offset
             if first.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
                 first = pull(link, "large", following)
+            shown = json.loads(link.call(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
 
     assert [one.body for one in messages(first)] == [b"small"]
+    assert int(shown["messagesSkippedTooLarge"]) >= 1
     assert "offset 0 is skipped" in caplog.text
 
 

@@ -159,7 +159,8 @@ def _read(
     if not first <= header.queue_offset < end:
         return _outside(header.queue_offset, first, end)
     wanted = min(max(header.max_msg_nums, 1), state.settings.pull_limit)
-    pieces, following = _collect(session, topic, track, header, selector, end, wanted)
+    host = host_bytes(session.store_host)
+    pieces, following = _collect(state, host, topic, track, header, selector, end, wanted)
     result = PullResult(0, following, first, end)
     state.pull_offsets.set(header.consumer_group, topic.name, header.queue_id, following)
     if pieces:
@@ -203,7 +204,8 @@ def _ahead(
 
 
 def _collect(
-    session: Session,
+    state: RemotingState,
+    host: bytes,
     topic: LogTopic,
     track: Partition,
     header: PullMessage,
@@ -214,7 +216,6 @@ def _collect(
     """Messages that match, and the offset behind the last one scanned."""
     number = topic.number_of(track)
     assert number is not None, "there are messages in it"
-    host = host_bytes(session.store_host)
     name, queue_id = topic.name.encode(), queue_id_of(topic, track)
     room = min(header.max_msg_bytes or MAX_BYTES, MAX_BYTES)
     everything = isinstance(selector, TagSelector) and not selector.tags
@@ -242,6 +243,7 @@ def _collect(
                 if pieces:
                     return pieces, offset
                 if len(piece) > RESPONSE_MAX:
+                    state.skipped_total += 1
                     _log_unreadable(topic, queue_id, offset, len(piece))
                     continue
             pieces.append(piece)

@@ -38,6 +38,7 @@ class RemotingState:
         self.rates = RateCounters()
         self.started_ms = self.wall_ms()
         self.delivered_total = 0  # messages that consumers have pulled
+        self.skipped_total = 0  # that were too large for them
         self.relayed_requests = RelayedRequests(broker.timers)
         self.appends = TurnAppends(broker.turn)
         self.delay_levels = DelayLevels(self.topics, broker.storage, broker.timers)

@@ -117,6 +117,7 @@ def _runtime(state: RemotingState, session: Session, request: Command) -> None:
         "bootTimestamp": state.started_ms,
         "runtime": f"[ {(state.wall_ms() - state.started_ms) // 1000} seconds ]",
         "messagesKept": kept,
+        "messagesSkippedTooLarge": state.skipped_total,
         "topicCount": len(topics),
         "consumerGroupCount": len(state.members.groups),
         "producerGroupCount": len(state.members.producers),
