@@ -50,7 +50,9 @@ offsets.topic.replication.factor=1
 
 
 def jars_of(packages: str, place: Path) -> Path:
-    """A directory with the jars and all that they need."""
+    """A directory with the jars and all that they need; one that has some is taken as it is."""
+    if (place / "jars").exists():
+        return place / "jars"
     spark = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     # It resolves the packages before it finds that there is no such program.
     subprocess.run(
@@ -167,7 +169,9 @@ def main() -> None:
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--connector", help="Version of spark-sql-kafka. [that of Spark]")
-    parser.add_argument("--jars", type=Path, help="Where the jars are kept.")
+    parser.add_argument(
+        "--jars", type=Path, help="Where the jars are kept: DIR/{kafka,source}/jars."
+    )
     given = parser.parse_args()
     started = time.time()
     figures = measure(given)

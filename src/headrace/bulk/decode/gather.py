@@ -13,12 +13,6 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 _COMPARED = 32  # names and tokens that all messages of a producer share
 _SHORT = 16  # bytes of a value, on average
-_INLINE = 12  # views of at most that many bytes hold them themselves
-# What of the 12 inline bytes a value of each length has; the others must be 0.
-_MASKS = np.array(
-    [[0xFF if byte < length else 0 for byte in range(_INLINE)] for length in range(_INLINE + 1)],
-    np.uint8,
-).view(np.uint32)
 
 
 def numbers(data: Bytes, kind: str) -> npt.NDArray[Any]:
@@ -50,11 +44,14 @@ def pick(data: Bytes, starts: Places, lengths: Places) -> pa.Array:
     """The bytes at each start, as an Arrow array of binary: copied once."""
     if int(lengths.sum()) <= _SHORT * len(lengths):
         return _copied(data, starts, lengths)
-    return _views(data, starts, lengths).cast(pa.binary())
+    stops = (starts + lengths).tolist()
+    return pa.array(
+        [bytes(data.data[a:b]) for a, b in zip(starts.tolist(), stops, strict=True)], pa.binary()
+    )
 
 
 def _copied(data: Bytes, starts: Places, lengths: Places) -> pa.Array:
-    """Byte by byte: for short values, where views cost more."""
+    """Byte by byte: for short values."""
     offsets = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     at = np.repeat(starts - offsets[:-1], lengths)
@@ -90,43 +87,3 @@ def pick_text(
     if missing is None or not missing.any():
         return texts
     return pa.compute.if_else(pa.array(~missing), texts, pa.scalar(None, pa.string()))
-
-
-def _views(data: Bytes, starts: Places, lengths: Places) -> pa.Array:
-    """A binary_view array over ``data``: 16 bytes per value, no copy of long ones."""
-    views = np.zeros((len(starts), 4), dtype=np.uint32)
-    views[:, 0] = lengths
-    words = numbers(data, "<u4")
-    inside = starts + _INLINE <= len(data)
-    safe = starts if inside.all() else np.where(inside, starts, 0)
-    long = lengths > _INLINE
-    if len(words):
-        views[:, 1] = words[safe]
-        _fill_short(views, words, safe, lengths, np.flatnonzero(~long))
-    views[long, 2] = 0  # the only buffer
-    views[long, 3] = starts[long]
-    raw = views.view(np.uint8)
-    for row in np.flatnonzero(~inside).tolist():  # the last few of a file
-        length, start = int(lengths[row]), int(starts[row])
-        shown = min(length, 4 if length > _INLINE else _INLINE)
-        raw[row, 4 : 4 + shown] = data[start : start + shown]
-        if length <= _INLINE:
-            raw[row, 4 + length :] = 0
-    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers)
-
-
-def _fill_short(
-    views: npt.NDArray[np.uint32],
-    words: npt.NDArray[Any],
-    starts: Places,
-    lengths: Places,
-    short: Places,
-) -> None:
-    """Values that are held in their views."""
-    if not len(short):
-        return
-    masks, at = _MASKS[lengths[short]], starts[short]
-    views[short, 1] &= masks[:, 0]
-    views[short, 2] = words[at + 4] & masks[:, 1]
-    views[short, 3] = words[at + 8] & masks[:, 2]
