@@ -67,7 +67,8 @@ def start_kafka(stack: ExitStack, jars: Path, place: Path) -> tuple[str, int]:
     port = free_port()
     settings = place / "server.properties"
     settings.write_text(PROPERTIES.format(port=port, controller=free_port(), place=place))
-    java = ["java", "-Xmx1g", "-cp", f"{jars}/*"]
+    scala = next((Path(pyspark.__file__).parent / "jars").glob("scala-library*.jar"))
+    java = ["java", "-Xmx1g", "-cp", f"{jars}/*:{scala}"]  # Spark leaves its own Scala out
     format_ = ["kafka.tools.StorageTool", "format", "-t", "7h1sIsAnIdOfACluster00", "-c"]
     subprocess.run([*java, *format_, str(settings)], check=True, capture_output=True)
     log = place / "kafka.log"
