@@ -17,7 +17,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -31,7 +30,7 @@ _JAVA_VERSION = 17
 _INSTALL = "install a JRE, e.g. `apt install openjdk-17-jre-headless`, or set JAVA_HOME"
 # A thread that fails on a full heap leaves Python waiting for it: let the whole process exit.
 JAVA_OPTIONS = "-XX:+ExitOnOutOfMemoryError"
-_NO_WARNINGS = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+ARCHIVE_VARIABLE = "HEADRACE_SPARK_CLASSES"
 _OUT_OF_MEMORY = (3, 52)  # exit codes of that, and of Spark's own handler
 JAVA_EXIT_SECONDS = 5.0  # between its last output and its exit
 _STOP_SECONDS = 20.0
@@ -133,24 +132,17 @@ def _defaults(master: str | None) -> dict[str, str]:
     return found
 
 
-def class_archive(folder: Path, *, may_record: bool) -> str:
-    """Java options with which Spark's classes are loaded from an archive: a third of a start.
+def class_archive(*, may_record: bool) -> str:
+    """Java options with which Spark's classes are loaded from an archive, a third of a start: the
+    file that HEADRACE_SPARK_CLASSES names. Java ignores one that does not fit.
 
     Java 17 writes one when it exits, and is slower until then: for commands that end soon.
     """
-    java, jars = shutil.which("java"), Path(pyspark.__file__).parent / "jars"
-    if java is None or os.environ.get("JAVA_HOME"):
+    file = os.environ.get(ARCHIVE_VARIABLE, "")
+    if not file or (not may_record and not Path(file).exists()):
         return ""
-    stamps = (Path(java).resolve().stat().st_mtime_ns, jars.stat().st_mtime_ns)
-    file = folder / f"spark-{pyspark.__version__}-{stamps[0]:x}-{stamps[1]:x}.jsa"
-    if file.exists():  # one that does not fit is ignored
-        return f"-XX:SharedArchiveFile={file} {_NO_WARNINGS}"
-    if not may_record:
-        return ""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.jsa"):
-        old.unlink()
-    return f"-XX:ArchiveClassesAtExit={file} {_NO_WARNINGS}"
+    option = "SharedArchiveFile" if Path(file).exists() else "ArchiveClassesAtExit"
+    return f"-XX:{option}={file} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 @contextmanager

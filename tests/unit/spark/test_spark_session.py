@@ -42,18 +42,14 @@ def test_options_of_the_user_do_not_keep_a_full_heap_from_ending_java() -> None:
 def test_classes_come_from_an_archive_that_a_short_command_has_recorded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(spark_session.shutil, "which", lambda name: __file__)
-    assert spark_session.class_archive(tmp_path / "c", may_record=False) == ""
-    first = spark_session.class_archive(tmp_path / "c", may_record=True)
-    file = Path(first.split()[0].removeprefix("-XX:ArchiveClassesAtExit="))
-    assert file.parent == tmp_path / "c"
-    (tmp_path / "c" / "older.jsa").touch()
-    spark_session.class_archive(tmp_path / "c", may_record=True)
-    assert not (tmp_path / "c" / "older.jsa").exists()
+    monkeypatch.delenv("HEADRACE_SPARK_CLASSES", raising=False)
+    assert spark_session.class_archive(may_record=True) == ""
+    file = tmp_path / "spark.jsa"
+    monkeypatch.setenv("HEADRACE_SPARK_CLASSES", str(file))
+    assert spark_session.class_archive(may_record=False) == ""
+    found = spark_session.class_archive(may_record=True)
+    assert found.startswith(f"-XX:ArchiveClassesAtExit={file} ")
     file.touch()
     for may_record in (True, False):
-        found = spark_session.class_archive(tmp_path / "c", may_record=may_record)
+        found = spark_session.class_archive(may_record=may_record)
         assert found.startswith(f"-XX:SharedArchiveFile={file} ")
-    monkeypatch.setattr(spark_session.shutil, "which", lambda name: None)
-    assert spark_session.class_archive(tmp_path / "c", may_record=True) == ""

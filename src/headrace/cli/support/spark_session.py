@@ -227,7 +227,7 @@ def open_session(
     """A session whose log goes to a file.
 
     An unreachable ``broker`` is reported before Spark starts, which takes a while. A session that
-    is over soon records an archive of classes for later ones.
+    is over soon may record an archive of classes for later ones.
     """
     from headrace.spark import spark_session
     from headrace.spark.spark_session import class_archive, start_session
@@ -249,5 +249,5 @@ def open_session(
             conf=settings,
             log=log,
             python_path=python_path,
-            java_options=class_archive(state / "classes", may_record=is_short),
+            java_options=class_archive(may_record=is_short),
         )
