@@ -22,7 +22,7 @@ from headrace.client.errors import (
 )
 from headrace.client.settings import HostRotation, Settings
 from headrace.errors import CommandInvalid
-from headrace.model.epochs import Epochs
+from headrace.model.log_epochs import Epochs
 from headrace.model.readable_range import ReadableRange
 from headrace.wire.native.frames import HEAD
 from headrace.wire.native.payloads import VERSION, Op, message, unpack_trusted

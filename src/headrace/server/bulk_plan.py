@@ -12,7 +12,7 @@ from headrace.core.broker import Broker
 from headrace.core.spark_support.pins import PinTarget
 from headrace.core.vhost import Vhost
 from headrace.errors import DataLost, NotFound, PreconditionFailed, SourceChanged, StoreError
-from headrace.model.epochs import end_of_epoch
+from headrace.model.log_epochs import end_of_epoch
 from headrace.model.permissions import READ
 from headrace.model.topics.partitions import partition_of
 from headrace.store.api.message_log import MessageLog, SegmentFile

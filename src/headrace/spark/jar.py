@@ -1,4 +1,7 @@
-"""The jar of the data source for Spark's JVM: where it is, and whether it fits this package."""
+"""The jar of the data source for Spark's JVM: where it is, and whether it fits this package.
+
+Its source is in spark-jvm/; HeadraceCatalog.java there is the catalog of SQL tables.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headrace.bulk.client import ReadableSource
-from headrace.model.epochs import current_epoch, end_of_epoch
+from headrace.model.log_epochs import current_epoch, end_of_epoch
 from headrace.spark import task_plan
 from headrace.spark.backends.base import Backend, PinnedBackend, backend_of
 from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged, SparkError

@@ -18,7 +18,7 @@ from headrace.core.topics.assigned_groups import AssignedOffsets
 from headrace.core.topics.progress_rows import ProgressRows
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import AccessRefused, DataLost, PreconditionFailed
-from headrace.model.epochs import Epochs, current_epoch, end_of_epoch
+from headrace.model.log_epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import (

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.bulk.client import BulkConnection, ReadableSource
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import settings_of
-from headrace.model.epochs import current_epoch
+from headrace.model.log_epochs import current_epoch
 from headrace.spark.backends.base import GAP_SECONDS
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset

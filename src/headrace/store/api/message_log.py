@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from headrace.model.epochs import Epochs
 from headrace.model.histogram import Histogram
+from headrace.model.log_epochs import Epochs
 from headrace.model.readable_range import ReadableRange
 from headrace.model.record_columns import RecordColumns
 from headrace.model.retention import Retention

@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.model.epochs import current_epoch, with_epoch
 from headrace.model.intervals import Intervals
+from headrace.model.log_epochs import current_epoch, with_epoch
 from headrace.model.retention import Retention
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
-from headrace.model.epochs import Epochs
 from headrace.model.intervals import Intervals
+from headrace.model.log_epochs import Epochs
 from headrace.model.readable_range import ReadableRange
 from headrace.model.record_columns import RecordColumns
 from headrace.store.api.message_log import LocatedRecords, StoredExtent

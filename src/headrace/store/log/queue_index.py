@@ -71,7 +71,7 @@ class QueueIndex:
         self.retention: Retention | None = None
         self.pinned_from: int | None = None  # from there on everything is kept, settled or not
         self.kept = 0  # bytes that are settled and not gone
-        self.epochs: list[tuple[int, int]] = []  # (number, first offset), see model.epochs
+        self.epochs: list[tuple[int, int]] = []  # (number, first offset), see model.log_epochs
         self.requeued: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
 
     def __len__(self) -> int:

@@ -16,8 +16,8 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import make_states
 from headrace.store.mysql.groups import group_rows
-from headrace.store.mysql.leases import SchemaLease
 from headrace.store.mysql.message_rows import TOMBSTONE
+from headrace.store.mysql.schema_lease import SchemaLease
 from headrace.store.sql.connection import DbConnection
 
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from headrace.errors import ConfigError, EngineUnavailable
 from headrace.store.mysql import tables
-from headrace.store.mysql.leases import LEASE_MS, SchemaLease
+from headrace.store.mysql.schema_lease import LEASE_MS, SchemaLease
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.model.epochs import MAX_EPOCHS, current_epoch, end_of_epoch, with_epoch
+from headrace.model.log_epochs import MAX_EPOCHS, current_epoch, end_of_epoch, with_epoch
 
 TWICE = [(1000, 50), (2000, 80)]
 
