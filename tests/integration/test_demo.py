@@ -239,6 +239,53 @@ def test_a_demonstration_that_is_ended_takes_its_broker_along(early: bool) -> No
     assert not any(is_running(int(child)) for child in children)
 
 
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 2), (signal.SIGINT, 1)])
+def test_a_demonstration_that_is_ended_waits_for_its_pipeline(number: int, times: int) -> None:
+    """Twice is what `timeout` does: to the process and to its group."""
+    if shutil.which("java") is None and not os.environ.get("CI"):
+        pytest.skip("no Java")
+    program = """
+import sys
+from headrace.cli.main import main
+from headrace.demo import run
+from headrace.demo.chapters.pipeline import pipeline
+run.three_ways = lambda output, broker: None
+run.WITH_PIKA, run.QUICK, run.SLOW = False, (), (pipeline,)
+sys.exit(main(["demo"]))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=brokers._environment({}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        wait_for(lambda: descendants(process.pid, b"SparkSubmit"), timeout=60, interval=0.05)
+        started = descendants(process.pid)
+        process.send_signal(number)
+        if times == 2:
+            wait_for(lambda: signal_ignored(process.pid, number), timeout=20, interval=0.001)
+            process.send_signal(number)
+
+        assert process.wait(80) == 1
+        assert [pid for pid in started if is_running(pid)] == []
+
+
+def signal_ignored(pid: int, number: int) -> bool:
+    found = re.search(r"^SigIgn:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+def descendants(pid: int, word: bytes = b"") -> list[int]:
+    """The processes that this one has started, and those that they have; with that argument."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            if word in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+            found += descendants(child, word)
+    return found
+
+
 def test_marks_are_plain_where_the_terminal_knows_no_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

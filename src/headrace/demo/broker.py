@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import headrace
 from headrace.errors import BrokerError
@@ -73,7 +74,7 @@ class DemoBroker:
 
     def stop(self) -> bool:
         """Ask it to stop, force it if it does not; True when it went by itself, with code 0."""
-        code = _end(self._process) if self._process is not None else None
+        code = end_process(self._process, _STOP_SECONDS) if self._process is not None else None
         shutil.rmtree(self.directory, ignore_errors=True)
         return code == 0
 
@@ -152,10 +153,11 @@ def environment() -> dict[str, str]:
     return {**plain, "PYTHONPATH": path}
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
+def end_process(process: subprocess.Popen[Any], seconds: float) -> int:
+    """SIGTERM, and after so many seconds SIGKILL; the exit status."""
     process.terminate()
     try:
-        return process.wait(_STOP_SECONDS)
+        return process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()

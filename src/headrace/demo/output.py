@@ -32,6 +32,11 @@ class DemoOutput:
         for line in textwrap.wrap(" ".join(text.split()), WIDTH - 3):
             self.say(line)
 
+    def progress(self, text: str) -> None:
+        """A line that the next one replaces; only on terminals."""
+        if sys.stdout.isatty():
+            click.echo(f"\r\x1b[K   {text}" if text else "\r\x1b[K", nl=False)
+
     def check(self, claim: str, held: bool, seen: object = "") -> None:
         """One claim: printed with what was seen, counted as kept or broken."""
         self.claims += 1

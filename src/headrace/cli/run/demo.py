@@ -11,6 +11,7 @@ import click
 from headrace import __version__
 
 _FAILED = 1
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _NEXT = """
 Next:
    headrace serve                   run a broker, page on port 15672
@@ -27,14 +28,16 @@ Next:
 def demo(keep: bool, quick: bool) -> int:
     """Show what the broker does, with a small order shop.
 
-    Takes less than a minute. Starts a private broker on free ports and stops it at the end.
+    Takes about half a minute, longer on a busy machine; with --quick about ten seconds. Starts a
+    private broker on free ports and stops it at the end.
     Every claim it prints is checked; the exit code is 0 only if all of them held.
     """
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = [signal.signal(number, _interrupt) for number in _SIGNALS]
     try:
         return _run(keep=keep, quick=quick)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(_SIGNALS, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _run(*, keep: bool, quick: bool) -> int:
@@ -73,4 +76,6 @@ def _run(*, keep: bool, quick: bool) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise click.Abort  # as Ctrl-C does: the broker is stopped on the way out
+    for each in _SIGNALS:  # a second one would leave behind what the first one stops
+        signal.signal(each, signal.SIG_IGN)
+    raise click.Abort

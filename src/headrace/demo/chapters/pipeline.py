@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 from headrace import topics
 from headrace.client import ConnectionFactory
-from headrace.demo.broker import DemoBroker, environment
+from headrace.demo.broker import DemoBroker, end_process, environment
 from headrace.demo.database import DemoDatabase
 from headrace.demo.output import DemoOutput
 
@@ -23,6 +23,7 @@ SHOPS = ("Oslo", "Lyon", "Turin")
 BROKEN = b"{ cut off"
 WEB, COUNTER, POST, TOTALS = "web-orders", "counter_orders", "post_orders", "totals"
 _SECONDS = 240
+_STOP_SECONDS = 60  # Spark ends its start first
 
 _HEAD = """\
 name = "shop-totals"
@@ -134,8 +135,9 @@ def _run(
     output: DemoOutput, broker: DemoBroker, database: DemoDatabase
 ) -> subprocess.CompletedProcess[str]:
     command = ["pipeline", "run", "totals.toml", "--once"]
+    output.remark("Spark starts now; with a busy processor that takes a minute or two.")
     output.say(f"$ headrace {shlex.join(command)}")
-    return subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-m", "headrace", *command, "--master", "local[2]"],
         cwd=broker.directory,
         env={
@@ -147,10 +149,31 @@ def _run(
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=_SECONDS,
-    )
+        start_new_session=True,  # Ctrl-C ends the demo, which then stops the pipeline
+    ) as process:
+        try:
+            out, err = _output_of(process, output)
+        finally:
+            if process.poll() is None:
+                output.remark("Stopping Spark.")
+                end_process(process, _STOP_SECONDS)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _output_of(process: subprocess.Popen[str], output: DemoOutput) -> tuple[str, str]:
+    begun = time.monotonic()
+    while (seconds := time.monotonic() - begun) < _SECONDS:
+        output.progress(f"{seconds:.0f} s")
+        try:
+            return process.communicate(timeout=1)
+        except subprocess.TimeoutExpired:
+            continue
+        finally:
+            output.progress("")
+    raise subprocess.TimeoutExpired("headrace pipeline run", _SECONDS)
 
 
 # -- the same in plain Python ----------------------------------------------------------------------
