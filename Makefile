@@ -16,6 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) $(JAR) page ## make .venv, install everything, build the management page (PYTHON=... chooses the interpreter)
+	@$(if $(filter setup,$(MAKECMDGOALS)),echo "setup: done; next: $(BIN)/headrace serve",:)
 
 $(STAMP): pyproject.toml constraints.txt scripts/setup
 	@scripts/setup
@@ -85,6 +86,7 @@ $(PAGE): $(NODES) console/build.mjs $(shell find console/src -type f)
 	@cd console && node build.mjs
 
 $(NODES): console/package-lock.json console/package.json
+	@echo "setup: 4 of 4, installing what builds the management page (npm, up to a minute)"
 	@cd console && npm ci --no-progress --loglevel=error
 	@touch $@
 
@@ -92,7 +94,7 @@ $(NODES): console/package-lock.json console/package.json
 page:
 	@if ! command -v npm >/dev/null; then \
 		echo "page: Node.js is not installed, so there is no management page (apt-get install nodejs npm)"; \
-	elif ! $(MAKE) --no-print-directory console; then echo "page: not built, see above"; fi
+	elif ! $(MAKE) --silent --no-print-directory console; then echo "page: not built, see above"; fi
 
 # Where Node.js is missing the page is not checked; in CI that is an error.
 lint-page:
