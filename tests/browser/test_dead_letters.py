@@ -45,7 +45,10 @@ def test_one_is_edited_and_sent_back_first_and_then_the_rest_of_its_cause(
     console.fill("Payload", '{"number": "mended"}')
     console.click("Send first message")
     console.sees("First message sent")
-    console.sees("No messages have returned so far.")
+    outcome = console.page.get_by_text("The message is now in bills, which has 1 ready message")
+    expect(outcome).to_contain_text("4 messages are left in grave.")
+    console.sees("The destination queue has no consumers, so the outcome is not known yet.")
+    expect(console.page.get_by_text("No messages have returned so far.")).to_have_count(0)
     assert (api.ready("bills"), api.ready(grave)) == (1, 4)
 
     console.click("Send remaining 2…")

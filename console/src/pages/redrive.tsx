@@ -355,22 +355,21 @@ function Outcome(props: {
     <Card title="First message sent">
       <div class="stack">
         <p>
-          {queue === null ? "Published to the exchange." : `Moved to ${queue}.`}{" "}
-          {there.data &&
-            `${queue}: ${whole(there.data.messages_ready)} ready, ${whole(there.data.messages_unacknowledged)} unacked, ${plural(there.data.consumers, "consumer")}.`}{" "}
-          {props.name}: {whole(left)} left.
+          {queue === null
+            ? "The message was published to the exchange."
+            : `The message is now in ${queue}${there.data ? `, which has ${plural(there.data.messages_ready, "ready message")}, ${whole(there.data.messages_unacknowledged)} unacknowledged and ${plural(there.data.consumers, "consumer")}` : ""}.`}{" "}
+          {`${plural(left, "message")} ${left === 1 ? "is" : "are"} left in ${props.name}.`}
         </p>
         {left > expected ? (
           <p class="note-box warn">
             {plural(left - expected, "message")} returned. Inspect before you send the rest.
           </p>
-        ) : (
-          <p class="note-box good">No messages have returned so far.</p>
-        )}
-        {there.data?.consumers === 0 && (
+        ) : there.data?.consumers === 0 ? (
           <p class="note-box warn">
             The destination queue has no consumers, so the outcome is not known yet.
           </p>
+        ) : (
+          <p class="note-box good">No messages have returned so far.</p>
         )}
         {sending === null && others === 0 && (
           <p>
