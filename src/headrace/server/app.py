@@ -227,6 +227,7 @@ class Server:
 
     def _storage_failed(self, error: Exception) -> None:
         """Storage has failed: close every connection with the reason, and stop."""
+        logger.error("storage has failed: %s", error)
         self.failure = error
         assert self.broker is not None
         for connection in tuple(self.broker.connections):
@@ -244,15 +245,18 @@ class Server:
         for helper in (self._fetches, self._engines):
             if helper is not None:
                 helper.close()
-        if self._shard is not None:
-            self._shard.give_up_after(self.config.shutdown_timeout)
 
-    async def stop(self) -> None:
-        """Close listeners and connections, wait a little for clients, close the storage."""
+    def _stop_listening(self) -> None:
         for listener in self._listeners:
             listener.close()
         if self.certificates is not None:
             self.certificates.close()
+
+    async def stop(self) -> None:
+        """Close listeners and connections, wait a little for clients, close the storage."""
+        if self._shard is not None:
+            self._shard.give_up_after(self.config.shutdown_timeout)
+        self._stop_listening()
         for opened in (self.remoting, self.http):
             if opened is not None:
                 await opened.close()

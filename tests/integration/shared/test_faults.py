@@ -205,6 +205,37 @@ def test_an_idle_owner_notices_that_its_lease_is_over(tmp_path: Path) -> None:
     assert failures == []
 
 
+class WillingDatabase(ShardDatabase):
+    """Every commit succeeds at once."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+
+    def commit(self, done: ShardRow, changes: Sequence[Change]) -> bool:
+        self.commits += 1
+        return True
+
+
+def test_a_node_whose_end_takes_too_long_keeps_the_lease_no_longer(tmp_path: Path) -> None:
+    """It renewed the lease for ever, so that no standby could take over."""
+    database = WillingDatabase()
+    writer = ShardWriter(database, ShardRow(1, 1, "me"), 5)
+    owner = Owner(
+        settings("", tmp_path, 0.2),
+        writer,
+        ShardCache(tmp_path / "cache", "main"),
+        beat=lambda report, row: None,
+        leave=lambda: None,
+    )
+    writer.committed_at -= 10  # a renewal is due
+    wait_for(lambda: database.commits == 1)
+
+    owner.give_up_after(0)
+    wait_for(lambda: not any(one.is_alive() for one in owner._threads))
+    database.release = lambda done: True  # type: ignore[method-assign]
+    owner.close()
+
+
 def test_a_directory_is_the_cache_of_one_process(tmp_path: Path) -> None:
     """Another one would clear it under its hands."""
     cache = ShardCache(tmp_path / "cache", "main")

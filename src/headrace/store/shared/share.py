@@ -291,8 +291,14 @@ class Owner:
             self._call_soon(callback)
 
     def give_up_after(self, seconds: float) -> None:
-        """It is to end: what the database does not take by then is not stored."""
-        waiting = threading.Timer(seconds, self._writer.stop)
+        """It is to end: what the database does not take by then is not stored, and a standby gets
+        the shard even if something else does not end."""
+
+        def give_up() -> None:
+            self._stopping.set()
+            self._writer.stop()
+
+        waiting = threading.Timer(seconds, give_up)
         waiting.daemon = True
         waiting.start()
 
