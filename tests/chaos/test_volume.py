@@ -10,7 +10,7 @@ import pika
 import pytest
 
 from headrace.bench.cases import Case
-from headrace.bench.load.amqp_connection import AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.processes import memory
 from headrace.testing import wait_for
@@ -30,7 +30,7 @@ def big(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def link_to(node: BrokerProcess) -> AmqpConnection:
-    return AmqpConnection(("127.0.0.1", node.port))
+    return AmqpConnection(AmqpAddress("127.0.0.1", node.port))
 
 
 def megabytes(node: BrokerProcess) -> float:
