@@ -28,7 +28,7 @@ from headrace.spark.pipelines.file import load as load_pipeline
 from headrace.testing import wait_for
 from support import brokers
 from support.brokers import Broker
-from support.process_state import is_running
+from support.process_state import descendants, is_running
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -273,17 +273,6 @@ sys.exit(main(["demo"]))
 def signal_ignored(pid: int, number: int) -> bool:
     found = re.search(r"^SigIgn:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
     return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
-
-
-def descendants(pid: int, word: bytes = b"") -> list[int]:
-    """The processes that this one has started, and those that they have; with that argument."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            if word in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(child)
-            found += descendants(child, word)
-    return found
 
 
 def test_marks_are_plain_where_the_terminal_knows_no_others(

@@ -15,6 +15,7 @@ import pytest
 import headrace.topics
 from headrace.client import ConnectionFactory
 from headrace.testing import RunningBroker, run_broker, wait_for
+from support.process_state import descendants, is_running
 from support.spark_lab.commands import SECONDS, ended, started, until_java
 
 pytest.importorskip("pyspark")
@@ -93,7 +94,9 @@ def test_a_stopped_pipeline_finishes_its_batch(broker: RunningBroker, tmp_path: 
     assert state["state"] == "stopped"
     assert [one["rows_per_second"] for one in state["queries"]] == [0.0]
     with started("pipeline", "run", str(file), "--once", state=tmp_path) as process:
+        java = wait_for(lambda: descendants(process.pid, b"SparkSubmit"), SECONDS, 0.1)
         assert ended(process)[0] == 0
+        assert not any(map(is_running, java))
     assert bodies(table) == Counter(b"%d" % n for n in range(COUNT))
 
 

@@ -14,6 +14,17 @@ def is_stopped(pid: int) -> bool:
     return _state(pid) == "T"
 
 
+def descendants(pid: int, word: bytes = b"") -> list[int]:
+    """The processes that this one has started, and those that they have; with that argument."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            if word in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+            found += descendants(child, word)
+    return found
+
+
 def _state(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -33,7 +33,7 @@ JAVA_OPTIONS = "-XX:+ExitOnOutOfMemoryError"
 ARCHIVE_VARIABLE = "HEADRACE_SPARK_CLASSES"
 _OUT_OF_MEMORY = (3, 52)  # exit codes of that, and of Spark's own handler
 JAVA_EXIT_SECONDS = 5.0  # between its last output and its exit
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 60.0  # it may write an archive of classes when it exits
 
 
 def start_session(

@@ -28,7 +28,7 @@ Next:
 def demo(keep: bool, quick: bool) -> int:
     """Show what the broker does, with a small order shop.
 
-    Takes about half a minute, longer on a busy machine; with --quick about ten seconds. Starts a
+    Takes about half a minute, longer on a busy machine; with --quick a few seconds. Starts a
     private broker on free ports and stops it at the end.
     Every claim it prints is checked; the exit code is 0 only if all of them held.
     """
