@@ -59,13 +59,15 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
     spark = open_session(
         loaded.name, session, python_path=loaded.directory.resolve(), is_short=once
     )
-    with ending(spark):
-        runner = PipelineRunner(
-            spark, loaded, directory, once=once, stop=stop, shown=ProgressLine(loaded.name)
-        )
-        state = runner.run()
-        bad = state["bad_records"]
-    spark_session.stop_java()  # nothing is left behind when this process has ended
+    try:
+        with ending(spark):
+            runner = PipelineRunner(
+                spark, loaded, directory, once=once, stop=stop, shown=ProgressLine(loaded.name)
+            )
+            state = runner.run()
+            bad = state["bad_records"]
+    finally:
+        spark_session.stop_java()  # nothing is left behind when this process has ended
     assert isinstance(bad, int)
     if bad:
         click.echo(f"{counted(bad, 'bad record')} in {runner.bad_records}", err=True)
