@@ -100,6 +100,21 @@ def test_a_stopped_pipeline_finishes_its_batch(broker: RunningBroker, tmp_path: 
     assert bodies(table) == Counter(b"%d" % n for n in range(COUNT))
 
 
+def test_a_failed_pipeline_leaves_no_java_behind(broker: RunningBroker, tmp_path: Path) -> None:
+    file = tmp_path / "broken.toml"
+    steps = """[[steps]]
+name = "broken"
+sql = "SELECT raise_error('no') AS body FROM events"
+[sinks"""
+    text = PIPELINE.format(url=url_of(broker), path=tmp_path / "table")
+    file.write_text(text.replace("[sinks", steps))
+    with started("pipeline", "run", str(file), state=tmp_path) as process:
+        java = wait_for(lambda: descendants(process.pid, b"SparkSubmit"), SECONDS, 0.1)
+        code, _, err = ended(process)
+        assert not any(map(is_running, java))
+    assert code == 1, err
+
+
 @pytest.mark.spark  # two sessions
 def test_an_interrupted_replay_prints_how_to_continue(
     broker: RunningBroker, tmp_path: Path
