@@ -107,7 +107,8 @@ class ContentColumns:
         begins = rows.starts + OVERHEAD + self._headers
         frames = np.where(sizes > 0, sizes + OVERHEAD, 0)
         whole = self._headers + OVERHEAD + frames == rows.lengths
-        whole &= (sizes == 0) | (read(rows.data, ">u4", np.where(whole, begins, 0) + 3) == sizes)
+        framed = whole & (sizes > 0)  # behind an empty body nothing may follow at all
+        whole &= (sizes == 0) | (read(rows.data, ">u4", np.where(framed, begins, 0) + 3) == sizes)
         if whole.all():
             return pick(rows.data, np.where(sizes > 0, begins + _PAYLOAD, 0), sizes)
         return self._joined(begins, sizes, whole)
