@@ -232,6 +232,10 @@ def test_a_node_whose_end_takes_too_long_keeps_the_lease_no_longer(tmp_path: Pat
 
     owner.give_up_after(0)
     wait_for(lambda: not any(one.is_alive() for one in owner._threads))
+    writer.put(PutBlock("log", 1, 0, b"of a client that is still connected"))
+    with pytest.raises(StoreError, match="did not stop in time"):
+        writer.flush()
+    assert database.commits == 1
     database.release = lambda done: True  # type: ignore[method-assign]
     owner.close()
 

@@ -296,7 +296,7 @@ class Owner:
 
         def give_up() -> None:
             self._stopping.set()
-            self._writer.stop()
+            self._writer.give_up()
 
         waiting = threading.Timer(seconds, give_up)
         waiting.daemon = True

@@ -54,6 +54,7 @@ class ShardWriter:
         # Once a commit has failed for good: bytes of others were in it, so all that flush fail.
         self._failure: StoreError | None = None
         self._stopping = threading.Event()
+        self._has_given_up = False
         self.on_full: Callable[[bool], None] = lambda is_full: None
         self.on_went_back: Callable[[], None] = lambda: None
         self.is_full = False
@@ -97,6 +98,8 @@ class ShardWriter:
     def _commit_pending(self) -> bool:
         if self._failure is not None:
             raise self._failure
+        if self._has_given_up:
+            raise StoreError("this node did not stop in time")
         with self._lock:
             changes, self._pending, self._size = self._pending, [], 0
         for part in divided(joined(changes)):
@@ -105,6 +108,11 @@ class ShardWriter:
 
     def stop(self) -> None:
         """Do not wait any longer for a database that does not answer."""
+        self._stopping.set()
+
+    def give_up(self) -> None:
+        """Commit nothing more, even if clients still publish, so that the lease ends."""
+        self._has_given_up = True
         self._stopping.set()
 
     def release(self) -> None:
