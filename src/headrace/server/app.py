@@ -222,6 +222,7 @@ class Server:
 
     def _listener_failed(self, error: Exception) -> None:
         """A listener could not start: a broker without it is not what was configured."""
+        logger.error("a listener could not start: %s", error)
         self.failure = error
         self.stopped.set()
 
@@ -257,14 +258,15 @@ class Server:
         if self._shard is not None:
             self._shard.give_up_after(self.config.shutdown_timeout)
         self._stop_listening()
+        broker = self.broker
+        if broker is not None:  # what follows may wait: nothing is published meanwhile
+            for connection in tuple(broker.connections):
+                connection.force_close("broker forced connection closure with reason 'shutdown'")
         for opened in (self.remoting, self.http):
             if opened is not None:
                 await opened.close()
-        broker = self.broker
         if broker is None:
             return
-        for connection in tuple(broker.connections):
-            connection.force_close("broker forced connection closure with reason 'shutdown'")
         deadline = time.monotonic() + min(self.config.shutdown_timeout, 2.0)
         while self._transports and time.monotonic() < deadline:  # noqa: ASYNC110 - sets have no event
             await asyncio.sleep(0.01)

@@ -120,8 +120,10 @@ class Standby:
             self._cache.save_marker()
         except Fault as fault:
             self._watch.missed()
-            if fault.kind is not FaultKind.AGAIN:
-                logger.warning("the database of the shard does not answer: %s", fault)
+            logger.log(
+                logging.INFO if fault.kind is FaultKind.AGAIN else logging.WARNING,
+                "the database of the shard does not answer: %s", fault,
+            )  # fmt: skip
         except OSError as error:  # perhaps there is room when it is needed
             logger.error("the copy of the shard's files falls behind: %s", error)
         return None
