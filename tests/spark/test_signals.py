@@ -112,7 +112,8 @@ sql = "SELECT raise_error('no') AS body FROM events"
         java = wait_for(lambda: descendants(process.pid, b"SparkSubmit"), SECONDS, 0.1)
         code, _, err = ended(process)
         assert not any(map(is_running, java))
-    assert code == 1, err
+    assert code == 1
+    assert err.startswith("headrace: pipeline copy, table: "), err
 
 
 @pytest.mark.spark  # two sessions

@@ -221,6 +221,8 @@ def stop_java() -> None:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
+    # That it has exited explains nothing.
+    SparkContext._gateway.proc = None  # type: ignore[union-attr]
 
 
 def _java() -> Any:  # noqa: ANN401 - a Popen that pyspark keeps
