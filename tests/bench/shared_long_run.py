@@ -15,58 +15,76 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from headrace.client import ConnectionFactory, HeadraceError
+from headrace.bench.load import frames
+from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
+from headrace.bench.load.contents import plain
+from headrace.bench.load.frames import AckBlock, ConfirmCounter
 from headrace.testing.mariadb import MariaDb, prepare
-from support.nodes import Node, Nodes, nodes
+from support.nodes import Node, nodes
 
 SIZE = 256
-TURN_S = 0.05
+CONTENT = plain(SIZE, persistent=True)
+TURN_S = 0.02
+MOST = 20_000  # messages in a write, when it is behind
 
 
 class Load:
-    """One publisher at a rate, and one consumer."""
+    """One publisher at a rate and one consumer, with frames that are encoded beforehand."""
 
-    def __init__(self, shared: Nodes, rate: float) -> None:
-        hosts = ",".join(f"127.0.0.1:{one.native}" for one in shared.all)
-        self._factory = ConnectionFactory(host=hosts, request_timeout=30)
+    def __init__(self, port: int, rate: float) -> None:
         self._rate = rate
         self.confirmed = self.consumed = 0
-        self.slowest_s = 0.0
+        self.slowest_s = 0.0  # the longest time from a write to its last confirm
         self.stopping = threading.Event()
-        with self._factory.new_connection() as connection:
-            connection.create_channel().queue_declare("long", durable=True)
+        self._publisher, self._consumer = (
+            AmqpConnection(AmqpAddress("127.0.0.1", port)) for _ in range(2)
+        )
+        self._publisher.declare_queue("long", durable=True)
+        self._publisher.select_confirms()
+        self._consumer.prefetch(2000)
+        self._consumer.consume("long", "c", auto_ack=False)
         self._threads = [threading.Thread(target=one) for one in (self._publish, self._consume)]
         for one in self._threads:
             one.start()
 
     def _publish(self) -> None:
+        sock, confirms = self._publisher.sock, ConfirmCounter()
+        self._publisher.set_timeout(60)
+        one = frames.publish("", "long", CONTENT.properties, CONTENT.body)
+        block = memoryview(one * MOST)
         began, sent = time.monotonic(), 0
-        with self._factory.new_connection() as connection:
-            channel = connection.create_channel()
-            while not self.stopping.wait(TURN_S):
-                due = int((time.monotonic() - began) * self._rate) - sent
-                sent += due
-                started = time.monotonic()
-                with suppress(HeadraceError):
-                    channel.publish_batch(
-                        ("", "long", {"delivery_mode": 2}, bytes(SIZE)) for _ in range(due)
-                    )
-                    self.confirmed += due
-                self.slowest_s = max(self.slowest_s, time.monotonic() - started)
+        while not self.stopping.wait(TURN_S):
+            due = min(int((time.monotonic() - began) * self._rate) - sent, MOST)
+            sent += due
+            started = time.monotonic()
+            sock.sendall(block[: due * len(one)])
+            while confirms.count < sent:
+                confirms.feed(sock.recv(1 << 16))
+            self.confirmed = sent
+            self.slowest_s = max(self.slowest_s, time.monotonic() - started)
+        self._publisher.finish()
 
     def _consume(self) -> None:
-        with self._factory.new_connection() as connection:
-            channel = connection.create_channel()
-            while not self.stopping.is_set():
-                with suppress(HeadraceError):
-                    for delivery in channel.deliveries("long", idle_timeout=1):
-                        delivery.ack()
-                        self.consumed += 1
+        sock, acks = self._consumer.sock, AckBlock(1)
+        self._consumer.set_timeout(1)
+        size = len(frames.delivery("c", 1, "", "long", CONTENT.properties, CONTENT.body))
+        received = 0
+        while not self.stopping.is_set():
+            try:
+                data = sock.recv(1 << 19)
+            except BlockingIOError:
+                continue
+            if not data:
+                raise EOFError("the broker closed the consumer's connection")
+            first, received = received // size, received + len(data)
+            for piece in acks.cut(first + 1, received // size):
+                sock.sendall(piece)
+            self.consumed = received // size
+        sock.close()
 
     def stop(self) -> None:
         self.stopping.set()
@@ -117,7 +135,7 @@ def main(minutes: float, rate: float, file: Path) -> None:
                     node.start()
                 active = shared.active()
                 [standby] = [node for node in shared.all if node is not active]
-                load = Load(shared, rate)
+                load = Load(active.amqp, rate)
                 end = time.monotonic() + minutes * 60
                 while time.monotonic() < end:
                     time.sleep(min(60, max(0.1, end - time.monotonic())))
