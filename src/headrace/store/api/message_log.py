@@ -169,7 +169,44 @@ class PreparedRecords(Protocol):
     ) -> None: ...
 
 
-class MessageLog(Protocol):
+class LogGroups(Protocol):
+    """Records that apply all or not at all."""
+
+    is_grouping: bool  # inside atomic(): what is appended cannot be read yet
+
+    def after_group(self, callback: Callable[[], None]) -> None:
+        """Inside atomic(): call back when what is appended can be read."""
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """Everything appended inside is recovered after a crash, or nothing of it."""
+
+    def prepare(self) -> PreparedRecords:
+        """Records to fill over several loop turns: appending them takes hardly any time."""
+
+    def append_prepared(self, records: PreparedRecords, first_offsets: Mapping[int, int]) -> None:
+        """Inside atomic(), before anything else: store what was prepared, as one group.
+
+        ``first_offsets``: by queue, the offset that stands for 0.
+        """
+
+
+class LogSettlement(Protocol):
+    """What ends the life of messages, or counts their deliveries."""
+
+    def settle_ranges(self, ranges: list[tuple[int, int, int]]) -> None:
+        """(queue, first, stop) of messages that are settled; they do not overlap."""
+
+    def settle(self, queue: int, offsets: Sequence[int]) -> None:
+        """The messages are acknowledged, expired, dropped or purged."""
+
+    def requeued(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
+        """The messages were requeued and have been delivered that often."""
+
+    def settled_position(self) -> int:
+        """The position to wait for, to know that all that was settled so far is on disk."""
+
+
+class MessageLog(LogGroups, LogSettlement, Protocol):
     """Appends messages and what settles them. Called on the loop; nothing here waits for a sync.
 
     Positions rise with every append; ``durable`` is the position up to which everything is on
@@ -184,10 +221,6 @@ class MessageLog(Protocol):
     synced: int
     timings: CommitTimings
     failed: Exception | None
-    is_grouping: bool  # inside atomic(): what is appended cannot be read yet
-
-    def after_group(self, callback: Callable[[], None]) -> None:
-        """Inside atomic(): call back when what is appended can be read."""
 
     @property
     def reads(self) -> LogReads: ...
@@ -211,30 +244,6 @@ class MessageLog(Protocol):
         level: DurabilityLevel,
     ) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
-
-    def prepare(self) -> PreparedRecords:
-        """Records to fill over several loop turns: appending them takes hardly any time."""
-
-    def append_prepared(self, records: PreparedRecords, first_offsets: Mapping[int, int]) -> None:
-        """Inside atomic(), before anything else: store what was prepared, as one group.
-
-        ``first_offsets``: by queue, the offset that stands for 0.
-        """
-
-    def settle_ranges(self, ranges: list[tuple[int, int, int]]) -> None:
-        """(queue, first, stop) of messages that are settled; they do not overlap."""
-
-    def settle(self, queue: int, offsets: Sequence[int]) -> None:
-        """The messages are acknowledged, expired, dropped or purged."""
-
-    def requeued(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
-        """The messages were requeued and have been delivered that often."""
-
-    def settled_position(self) -> int:
-        """The position to wait for, to know that all that was settled so far is on disk."""
-
-    def atomic(self) -> AbstractContextManager[None]:
-        """Everything appended inside is recovered after a crash, or nothing of it."""
 
     def flush(self, *, sync: bool = False) -> None:
         """Submit what was appended to the writer, if it is idle. ``sync``: soon sync also what was
