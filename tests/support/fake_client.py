@@ -14,6 +14,7 @@ from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.connection_core import ConnectionCore
 from headrace.client.core.requests import ClientRequest
 from headrace.client.core.unsettled import Batch, Delivery, UnsettledDeliveries
+from headrace.client.deliveries import CallbackQueue, CallbackThreads, ConsumerCallback
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 from headrace.wire.native.frames import Reader
@@ -100,7 +101,8 @@ class Desk:
 
     def open_channel(self) -> tuple[ChannelState, ChannelCore[Delivery]]:
         state = self.core.new_channel()
-        calls = ChannelCore(self.core, state, Delivery)
+        callbacks = CallbackQueue(CallbackThreads(1, "desk"))
+        calls = ChannelCore(self.core, state, callbacks, ConsumerCallback, Delivery)
         self.run(state, calls.open())
         return state, calls
 
@@ -110,9 +112,7 @@ class Desk:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        hand_over = self.core.requests.take_results()
-        if hand_over is not None:
-            hand_over()
+        self.core.requests.take_results()()
 
 
 def row(tag: int, **extra: object) -> Mapping[str, Any]:

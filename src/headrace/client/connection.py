@@ -17,7 +17,7 @@ from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import ClientRequest
 from headrace.client.core.unsettled import Delivery
-from headrace.client.deliveries import CallbackThreads
+from headrace.client.deliveries import CallbackQueue, CallbackThreads, ConsumerCallback
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.settings import Settings, settings_of
 from headrace.client.transport import Transport
@@ -112,9 +112,10 @@ class Connection:
         with self._transport.lock:
             core = self._transport.core
             state = core.new_channel()
-        requests = ChannelCore(core, state, Delivery)
+        callbacks = CallbackQueue(self._threads)
+        requests = ChannelCore(core, state, callbacks, ConsumerCallback, Delivery)
         self.call(state, requests.open())
-        channel = Channel(self, state, requests, self._threads)
+        channel = Channel(self, state, requests, callbacks)
         self._channels.add(channel)
         return channel
 
@@ -135,9 +136,7 @@ class Connection:
     def _end(self) -> None:
         with self._transport.lock:
             self._transport.core.close()
-            hand_over = self._transport.core.requests.take_results()
-        if hand_over is not None:
-            hand_over()
+        self._transport.hand_over()
         self._transport.stop(_GRACE)
         self._threads.stop(_GRACE)
         self._channels.clear()
@@ -167,9 +166,8 @@ class Connection:
                 transport.wait_for_room(deadline)
             transport.core.submit(channel, request, future, deadline)
             transport.flush()
-            hand_over = transport.core.requests.take_results()
-        if hand_over is not None:
-            hand_over()
+            results = transport.core.requests.take_results()
+        results()
         return future
 
     def call(
@@ -194,14 +192,10 @@ class Connection:
         with self._transport.lock:
             self._transport.core.channels.pop(channel.state.id, None)
 
-    def abandon(self) -> None:
-        """In a forked child."""
-        self._transport.abandon()
-
 
 def _after_fork() -> None:
     for connection in tuple(_living):
-        connection.abandon()
+        connection._transport.abandon()
 
 
 os.register_at_fork(after_in_child=_after_fork)

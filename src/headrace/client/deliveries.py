@@ -104,15 +104,11 @@ class CallbackThreads:
     def offer(self, callbacks: CallbackQueue) -> None:
         with self._lock:
             if not self._threads and not self._stopped:
-                self._start()
+                for number in range(self._size):
+                    name = f"{self._name}-callbacks-{number}"
+                    self._threads.append(Thread(target=self._run, name=name, daemon=True))
+                    self._threads[-1].start()
         self._ready.put(callbacks)
-
-    def _start(self) -> None:
-        for number in range(self._size):
-            name = f"{self._name}-callbacks-{number}"
-            self._threads.append(Thread(target=self._run, name=name, daemon=True))
-        for thread in self._threads:
-            thread.start()
 
     def _run(self) -> None:
         while (callbacks := self._ready.get()) is not None:
@@ -170,9 +166,14 @@ class DeliveryStream:
     """
 
     def __init__(
-        self, unsettled: UnsettledDeliveries, *, auto_ack: bool, idle_timeout: float | None
+        self,
+        unsettled: UnsettledDeliveries,
+        consumer_tag: str,
+        *,
+        auto_ack: bool,
+        idle_timeout: float | None,
     ) -> None:
-        self.consumer_tag = ""
+        self.consumer_tag = consumer_tag
         self.cancel: Callable[[], None] | None = None
         self._unsettled = unsettled
         self._auto_ack = auto_ack

@@ -127,21 +127,7 @@ class AlreadySettled(HeadraceError):
     code = "already_settled"
 
 
-_BY_CODE: dict[str, type[HeadraceError]] = {
-    one.code: one
-    for one in (
-        NotFound,
-        AccessRefused,
-        PreconditionFailed,
-        ResourceLocked,
-        NotAllowed,
-        NotImplementedByBroker,
-        LoginRefused,
-        StoreFailed,
-        ResourceExhausted,
-        ProtocolViolation,
-    )
-}
+_BY_CODE = {one.code: one for one in HeadraceError.__subclasses__()}
 _BY_CODE |= {"frame": ProtocolViolation, "syntax": ProtocolViolation}
 
 

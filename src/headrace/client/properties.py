@@ -10,23 +10,6 @@ from headrace.client.core.checks import checked_table
 
 TRANSIENT, PERSISTENT = 1, 2
 
-_SENT = (
-    "content_type",
-    "content_encoding",
-    "headers",
-    "delivery_mode",
-    "priority",
-    "correlation_id",
-    "reply_to",
-    "expiration",
-    "message_id",
-    "timestamp",
-    "type",
-    "user_id",
-    "app_id",
-)
-_KNOWN = frozenset(_SENT)
-
 
 @dataclass(slots=True)
 class BasicProperties:
@@ -57,6 +40,11 @@ class BasicProperties:
     redelivered: bool = False
 
 
+_FIELDS = tuple(field.name for field in fields(BasicProperties))
+_SENT = _FIELDS[: _FIELDS.index("routing_key")]
+_KNOWN = frozenset(_SENT)
+_OF_MESSAGE = frozenset((*_SENT, "routing_key"))
+_OF_DELIVERY = frozenset(("exchange", "queue", "redelivered"))
 Properties = BasicProperties | Mapping[str, Any] | None
 """What the publishing calls take."""
 
@@ -108,9 +96,6 @@ class ReceivedProperties(BasicProperties):
     __hash__ = None  # type: ignore[assignment]
 
 
-_OF_MESSAGE = frozenset((*_SENT, "routing_key"))
-_OF_DELIVERY = frozenset(("exchange", "queue", "redelivered"))
-_FIELDS = tuple(field.name for field in fields(BasicProperties))
 _new = ReceivedProperties.__new__
 
 

@@ -95,9 +95,6 @@ class HostRotation:
     def current(self) -> Host:
         return self._hosts[0]
 
-    def __len__(self) -> int:
-        return len(self._hosts)
-
     def failed(self) -> None:
         self._hosts.rotate(-1)
         self._untried -= 1

@@ -20,7 +20,7 @@ from threading import Condition, Lock, Thread, get_ident
 
 from headrace.client.core.connection_core import ConnectionCore, ConnectionState
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
-from headrace.client.settings import HostRotation, Settings
+from headrace.client.settings import Settings
 from headrace.urls import format_hosts
 
 logger = logging.getLogger(__name__)
@@ -39,8 +39,6 @@ class Transport:
         """Guards the core and everything here. Notified when the socket has taken something."""
         self.core = ConnectionCore(settings, self._wake, self._call_later)
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._settings = settings
-        self._hosts = HostRotation(settings)
         self._tls = settings.tls_context()
         self._socket: socket.socket | TlsSocket | None = None
         self._unsent = bytearray()
@@ -100,6 +98,12 @@ class Transport:
             if not had_room:
                 self.lock.notify_all()
 
+    def hand_over(self) -> None:
+        """Give callers the results that are due. Do not hold the lock."""
+        with self.lock:
+            results = self.core.requests.take_results()
+        results()
+
     def wait_for_room(self, deadline: float) -> None:
         """Publishers wait while the broker does not read. Hold the lock."""
         while len(self._unsent) >= _HIGH and self.core.state is not ConnectionState.CLOSED:
@@ -127,29 +131,16 @@ class Transport:
     # -- the reading thread ----------------------------------------------------------------------
 
     def _run(self) -> None:
-        delays = self._settings.delays()
-        while True:
+        delay: float | None = 0.0
+        while delay is not None:
+            self._pause(delay)
             error = self._one_connection()
             with self.lock:
-                core = self.core
-                if core.state is ConnectionState.READY:
-                    delays = self._settings.delays()
-                else:
-                    self._hosts.failed()
                 self._disconnect()
-                core.lost(error)
-                is_next = self._hosts.are_left and isinstance(error, ConnectionClosed)
                 if self._stopping:
-                    core.close()
-                elif not (self._settings.reconnect and core.was_ready) and not is_next:
-                    core.close(error)
-                is_over = core.state is ConnectionState.CLOSED
-            self._hand_over()
-            if is_over:
-                break
-            delay = next(delays)
-            logger.info("connection lost (%s); next attempt in %.2f s", error, delay)
-            self._pause(delay)
+                    self.core.close()
+                delay = self.core.pause_after(error)
+            self.hand_over()
         self._selector.close()
         self._alarm.close()
         self._bell.close()
@@ -158,15 +149,15 @@ class Transport:
         """Connect and serve until it ends; the reason."""
         if self._stopping:
             return ConnectionClosed("the connection is closed")
-        address = self._hosts.current
+        address, patience = self.core.hosts.current, self.core.hosts.connect_timeout
         try:
-            plain = socket.create_connection(address, self._hosts.connect_timeout)
+            plain = socket.create_connection(address, patience)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected = wrap(plain, self._tls, address[0])
         except OSError as error:
             where = format_hosts([address])
             return ConnectionClosed(f"cannot connect to {where}: {error.strerror or error}")
         connected.setblocking(False)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self.lock:
             self._socket = connected
             self._selector.register(connected, selectors.EVENT_READ)
@@ -205,7 +196,7 @@ class Transport:
                     core.tick(now)
                     next_tick = now + _TICK
                 self.flush()
-            self._hand_over()
+            self.hand_over()
         return core.error or ConnectionClosed("the connection is closed")
 
     def _read(self, connected: socket.socket | TlsSocket) -> None:
@@ -224,12 +215,6 @@ class Transport:
             self._alarm.recv(4096)
         self._woken = False  # before looking for output, so that later news ring again
 
-    def _hand_over(self) -> None:
-        with self.lock:
-            hand_over = self.core.requests.take_results()
-        if hand_over is not None:
-            hand_over()
-
     def _disconnect(self) -> None:
         """Hold the lock."""
         if self._socket is not None:
@@ -247,7 +232,7 @@ class Transport:
                 self._hear_alarm()
             with self.lock:
                 self.core.tick(time.monotonic())
-            self._hand_over()
+            self.hand_over()
 
 
 _NOT_YET = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -282,9 +267,6 @@ class TlsSocket:
 
     def setblocking(self, flag: bool) -> None:
         self._inner.setblocking(flag)
-
-    def setsockopt(self, level: int, name: int, value: int) -> None:
-        self._inner.setsockopt(level, name, value)
 
     def recv(self, size: int) -> bytes:
         """About ``size`` bytes at most; b"" at the end; BlockingIOError when there is nothing."""

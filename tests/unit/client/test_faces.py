@@ -12,7 +12,7 @@ from headrace.client.aio import channel as aio_channel
 from headrace.client.aio import connection as aio_connection
 
 # Blocking only: a future per request, and what a closing connection needs.
-BLOCKING_ONLY = {"publish_batch_async", "send_close", "abandon"}
+BLOCKING_ONLY = {"publish_batch_async", "send_close"}
 # asyncio only: opened by `await connect()`, and waiting for room in the socket.
 ASYNC_ONLY = {"open", "room"}
 NAMES = {"within": "timeout"}  # of an internal call; a coroutine should have no `timeout`

@@ -4,40 +4,60 @@ from __future__ import annotations
 
 import contextlib
 from asyncio import Future, gather
-from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from headrace.client.aio.deliveries import (
-    CallbackQueue,
-    ConsumerCallback,
-    Delivery,
-    DeliveryStream,
-)
-from headrace.client.core.callback_failures import Callback, DeliveryHandler, OnCancel
+from headrace.client.aio.deliveries import CallbackQueue, Delivery, DeliveryStream
 from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
-from headrace.client.core.requests import REPLY_TO, Arguments, ClientRequest, Message, QueueInfo
+from headrace.client.core.requests import (
+    REPLY_TO,
+    Arguments,
+    ClientRequest,
+    Message,
+    described,
+)
 from headrace.client.errors import ChannelClosed, HeadraceError
 from headrace.client.properties import Properties
-from headrace.client.settings import ExchangeType, OnFailure
 
 if TYPE_CHECKING:
     from headrace.client.aio.connection import Connection
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _PATIENCE = 5.0  # seconds for a running callback when its channel closes
+
+
+def _awaited(
+    build: Callable[Concatenate[ChannelCore[Delivery], P], ClientRequest[T] | None],
+) -> Callable[Concatenate[Channel, P], Coroutine[Any, Any, T]]:
+    """A coroutine method: its request is sent, and its result awaited."""
+
+    async def call(self: Channel, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        request = build(self._core, *args, **kwargs)
+        if request is None:
+            return None  # type: ignore[return-value]  # an ack that is sent with others
+        if request.first is not None:
+            await self.connection.call(self.state, request.first)
+        return await self.connection.call(self.state, request)
+
+    return described(call, build)
 
 
 class Channel:
     """Made by `Connection.create_channel()`. Failures raise; see `headrace.client.errors`."""
 
     def __init__(
-        self, connection: Connection, state: ChannelState, core: ChannelCore[Delivery]
+        self,
+        connection: Connection,
+        state: ChannelState,
+        core: ChannelCore[Delivery],
+        callbacks: CallbackQueue,
     ) -> None:
         self.connection = connection
         self.state = state
         self._core = core
-        self._callbacks: CallbackQueue | None = None
+        self._callbacks = callbacks
 
     @property
     def is_open(self) -> bool:
@@ -46,101 +66,30 @@ class Channel:
     def __repr__(self) -> str:
         return f"<Channel {self.state.id}: {self.state.closed or 'open'}>"
 
-    async def _send(self, request: ClientRequest[T]) -> T:
-        return await self.connection.call(self.state, request)
-
     # -- exchanges, queues, bindings -------------------------------------------------------------
 
-    async def exchange_declare(
-        self,
-        name: str,
-        type: ExchangeType | str = ExchangeType.DIRECT,
-        *,
-        durable: bool = False,
-        auto_delete: bool = False,
-        internal: bool = False,
-        arguments: Arguments = None,
-    ) -> None:
-        """No effect when it exists with these attributes; PreconditionFailed with others."""
-        flags = (durable, auto_delete, internal)
-        await self._send(self._core.exchange_declare(name, type, *flags, arguments))
-
-    async def exchange_delete(self, name: str, *, if_unused: bool = False) -> None:
-        """NotFound when it does not exist."""
-        await self._send(self._core.exchange_delete(name, if_unused))
-
-    async def queue_declare(
-        self,
-        name: str = "",
-        *,
-        durable: bool = False,
-        exclusive: bool = False,
-        auto_delete: bool = False,
-        arguments: Arguments = None,
-    ) -> QueueInfo:
-        """Without a name the broker generates one, which is in the result."""
-        flags = (durable, exclusive, auto_delete)
-        return await self._send(self._core.queue_declare(name, *flags, arguments))
-
-    async def queue_delete(
-        self, name: str, *, if_unused: bool = False, if_empty: bool = False
-    ) -> int:
-        """Returns the number of messages deleted with it; NotFound when it does not exist."""
-        return await self._send(self._core.queue_delete(name, if_unused, if_empty))
-
-    async def queue_purge(self, name: str) -> int:
-        """Drop the ready messages; returns how many."""
-        return await self._send(self._core.queue_purge(name))
-
-    async def queue_bind(
-        self, queue: str, exchange: str, key: str = "", arguments: Arguments = None
-    ) -> None:
-        """The same binding twice is one binding."""
-        await self._send(self._core.bind("queue", queue, exchange, key, arguments))
-
-    async def queue_unbind(
-        self, queue: str, exchange: str, key: str | None = None, arguments: Arguments = None
-    ) -> None:
-        """Without a key: all bindings of the pair."""
-        await self._send(self._core.unbind("queue", queue, exchange, key, arguments))
-
-    async def exchange_bind(
-        self, destination: str, source: str, key: str = "", arguments: Arguments = None
-    ) -> None:
-        await self._send(self._core.bind("exchange", destination, source, key, arguments))
-
-    async def exchange_unbind(
-        self, destination: str, source: str, key: str | None = None, arguments: Arguments = None
-    ) -> None:
-        await self._send(self._core.unbind("exchange", destination, source, key, arguments))
+    exchange_declare = _awaited(ChannelCore.exchange_declare)
+    exchange_delete = _awaited(ChannelCore.exchange_delete)
+    queue_declare = _awaited(ChannelCore.queue_declare)
+    queue_delete = _awaited(ChannelCore.queue_delete)
+    queue_purge = _awaited(ChannelCore.queue_purge)
+    queue_bind = _awaited(ChannelCore.queue_bind)
+    queue_unbind = _awaited(ChannelCore.queue_unbind)
+    exchange_bind = _awaited(ChannelCore.exchange_bind)
+    exchange_unbind = _awaited(ChannelCore.exchange_unbind)
 
     async def rows(self, kind: str) -> AsyncIterator[dict[str, object]]:
         """List the broker's queues, exchanges, bindings or consumers."""
         page, more = 0, True
         while more:
-            rows, more = await self._send(self._core.rows(kind, page))
+            rows, more = await self.connection.call(self.state, self._core.rows(kind, page))
             for row in rows:
                 yield row
             page += 1
 
     # -- publishing ------------------------------------------------------------------------------
 
-    async def basic_publish(
-        self,
-        exchange: str | None,
-        key: str,
-        properties: Properties = None,
-        body: bytes | str = b"",
-        *,
-        retry: bool | None = None,
-    ) -> int:
-        """Publish and wait for the confirm; returns the number of queues that got it.
-
-        ``retry=True``: when the connection is lost before the confirm, it is sent again on the
-        next one, so it arrives at least once. Otherwise ConnectionClosed is raised.
-        """
-        await self.connection.room()
-        return await self._send(self._core.publish(exchange, key, properties, body, retry))
+    basic_publish = _awaited(ChannelCore.basic_publish)
 
     async def publish_async(
         self,
@@ -153,7 +102,7 @@ class Channel:
     ) -> Future[int]:
         """The same without waiting: the future is done when the message is confirmed."""
         await self.connection.room()
-        request = self._core.publish(exchange, key, properties, body, retry)
+        request = self._core.basic_publish(exchange, key, properties, body, retry=retry)
         return self.connection.submit(self.state, request)
 
     async def publish_batch(
@@ -168,42 +117,11 @@ class Channel:
 
     # -- consuming -------------------------------------------------------------------------------
 
-    async def basic_qos(self, prefetch: int) -> None:
-        """At most so many unacknowledged messages for each consumer started later; 0: no limit."""
-        await self._send(self._core.qos(prefetch))
-
-    async def basic_consume(
-        self,
-        queue: str,
-        auto_ack: bool,
-        callback: Callback | DeliveryHandler,
-        *,
-        consumer_tag: str | None = None,
-        exclusive: bool = False,
-        arguments: Arguments = None,
-        on_failure: OnFailure | str | None = None,
-        on_cancel: OnCancel | None = None,
-    ) -> str:
-        """Call ``callback(consumer_tag, properties, body)`` for each message; the consumer's tag.
-
-        Callbacks are functions or coroutine functions; those of one channel run in order.
-        An object with a method `handle_delivery` may stand for the function.
-        ``auto_ack=True``: acknowledged when the callback has returned. A callback that raises is
-        logged, and ``on_failure`` says what becomes of the message. ``on_cancel(consumer_tag,
-        error)`` is called when the consumer ends without having been asked to.
-        """
-        if self._callbacks is None:
-            self._callbacks = self._core.callbacks = CallbackQueue()
-        sink = ConsumerCallback(
-            self._callbacks,
-            self.state.unsettled,
-            callback,
-            auto_ack=auto_ack or queue == REPLY_TO,
-            on_failure=OnFailure(on_failure or self.connection.settings.on_failure),
-            on_cancel=on_cancel,
-        )
-        sink.consumer_tag = consumer_tag or self._core.new_tag()
-        return await self._consume(queue, sink, exclusive, arguments)
+    basic_qos = _awaited(ChannelCore.basic_qos)
+    basic_consume = _awaited(ChannelCore.basic_consume)
+    _consume = _awaited(ChannelCore.consume)
+    basic_cancel = _awaited(ChannelCore.basic_cancel)
+    basic_get = _awaited(ChannelCore.basic_get)
 
     def deliveries(
         self,
@@ -219,74 +137,20 @@ class Channel:
         ``auto_ack=True``: acknowledged when the next one is asked for.
         """
 
-        async def subscribe(stream: DeliveryStream) -> str:
-            return await self._consume(queue, stream, exclusive, arguments)
-
-        stream = DeliveryStream(
+        tag = self._core.new_tag()
+        return DeliveryStream(
             self.state.unsettled,
-            subscribe,
-            self.basic_cancel,
+            tag,
+            lambda stream: self._consume(queue, tag, stream, exclusive, arguments),
+            lambda: self.basic_cancel(tag),
             auto_ack=auto_ack or queue == REPLY_TO,
             idle_timeout=idle_timeout,
         )
-        stream.consumer_tag = self._core.new_tag()
-        return stream
-
-    async def _consume(
-        self,
-        queue: str,
-        sink: ConsumerCallback | DeliveryStream,
-        exclusive: bool,
-        arguments: Arguments,
-    ) -> str:
-        if self.state.prefetch is None:
-            await self.basic_qos(self.connection.settings.prefetch)
-        tag = sink.consumer_tag
-        return await self._send(self._core.consume(queue, tag, sink, exclusive, arguments))
-
-    async def basic_cancel(self, consumer_tag: str) -> None:
-        """No more messages; those delivered already may still be settled."""
-        await self._send(self._core.cancel(consumer_tag))
-
-    async def basic_get(self, queue: str, auto_ack: bool = False) -> Delivery | None:
-        """One message, or None when the queue is empty."""
-        return await self._send(self._core.get(queue, auto_ack))
 
     # -- settling --------------------------------------------------------------------------------
 
-    async def basic_ack(
-        self,
-        queue: str | None = None,
-        message_id: str | None = None,
-        *,
-        tag: int | None = None,
-        multiple: bool = False,
-        wait: bool | None = None,
-    ) -> None:
-        """Acknowledge by (queue, message id) or by tag; NotFound when it is not outstanding.
-
-        ``wait=True``: returns when the broker has replied. ``wait=False``: sent soon, together
-        with others; then only errors that the client detects raise. The default is False for a
-        callback that acknowledges on its channel, and True otherwise.
-        """
-        request = self._core.settle(queue, message_id, tag, multiple, wait)
-        if request is not None:
-            await self._send(request)
-
-    async def basic_nack(
-        self,
-        queue: str | None = None,
-        message_id: str | None = None,
-        requeue: bool = True,
-        *,
-        tag: int | None = None,
-        multiple: bool = False,
-        wait: bool | None = None,
-    ) -> None:
-        """Requeue it, or (``requeue=False``) dead-letter or drop it."""
-        request = self._core.settle(queue, message_id, tag, multiple, wait, requeue)
-        if request is not None:
-            await self._send(request)
+    basic_ack = _awaited(ChannelCore.basic_ack)
+    basic_nack = _awaited(ChannelCore.basic_nack)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -296,15 +160,14 @@ class Channel:
             return
         await self.quiesce(_PATIENCE)
         with contextlib.suppress(HeadraceError):  # channel or connection gone: closed as well
-            await self._send(self._core.close())
+            await self.connection.call(self.state, self._core.close())
         self.state.closed = ChannelClosed("the channel is closed")
         self.connection.forget(self)
         self.state.end(None)
 
     async def quiesce(self, within: float) -> None:
         """Stop callbacks; wait for the running one, so that its acknowledgement is sent."""
-        if self._callbacks is not None:
-            await self._callbacks.stop(within)
+        await self._callbacks.stop(within)
 
     async def __aenter__(self) -> Channel:
         return self

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.client.aio.channel import Channel
-from headrace.client.aio.deliveries import Delivery
+from headrace.client.aio.deliveries import CallbackQueue, ConsumerCallback, Delivery
 from headrace.client.aio.transport import Transport
 from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import ClientRequest
-from headrace.client.errors import HeadraceError, RequestTimeout
+from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.settings import Settings, settings_of
 from headrace.wire.native.payloads import Op
 
@@ -70,6 +71,7 @@ class Connection:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self._pid = os.getpid()
         self._transport = Transport(settings)
         self._channels: set[Channel] = set()
 
@@ -96,9 +98,10 @@ class Connection:
     async def create_channel(self) -> Channel:
         core = self._transport.core
         state = core.new_channel()
-        requests = ChannelCore(core, state, Delivery)
+        callbacks = CallbackQueue()
+        requests = ChannelCore(core, state, callbacks, ConsumerCallback, Delivery)
         await self.call(state, requests.open())
-        channel = Channel(self, state, requests)
+        channel = Channel(self, state, requests, callbacks)
         self._channels.add(channel)
         return channel
 
@@ -124,7 +127,8 @@ class Connection:
     ) -> asyncio.Future[T]:
         """Send a request; its result comes with the future."""
         transport = self._transport
-        transport.check()
+        if self._pid != os.getpid():
+            raise ConnectionClosed("a connection is of no use in a forked process: open another")
         future: asyncio.Future[T] = transport.loop.create_future()
         deadline = transport.loop.time() + (timeout or self.settings.request_timeout)
         transport.core.submit(channel, request, future, deadline)
@@ -136,6 +140,8 @@ class Connection:
     ) -> T:
         """Send a request and wait for its result."""
         limit = within or self.settings.request_timeout
+        if request.op == Op.PUBLISH:
+            await self.room()
         future = self.submit(channel, request, within)
         try:
             # Not wait_for(): before Python 3.12 it may swallow a cancellation.

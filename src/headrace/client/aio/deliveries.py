@@ -118,13 +118,14 @@ class DeliveryStream:
     def __init__(
         self,
         unsettled: UnsettledDeliveries,
+        consumer_tag: str,
         subscribe: Callable[[DeliveryStream], Awaitable[str]],
-        cancel: Callable[[str], Awaitable[None]],
+        cancel: Callable[[], Awaitable[None]],
         *,
         auto_ack: bool,
         idle_timeout: float | None,
     ) -> None:
-        self.consumer_tag = ""
+        self.consumer_tag = consumer_tag
         self._unsettled = unsettled
         self._subscribe = subscribe
         self._cancel = cancel
@@ -183,7 +184,7 @@ class DeliveryStream:
             return
         self._has_ended = True
         with contextlib.suppress(HeadraceError):  # gone is gone
-            await self._cancel(self.consumer_tag)
+            await self._cancel()
         self._unsettled.requeue(tag for tag, _ in self._arrived)
         self._arrived.clear()
 

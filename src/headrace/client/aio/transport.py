@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from typing import cast
 
-from headrace.client.core.connection_core import ConnectionCore, ConnectionState
+from headrace.client.core.connection_core import ConnectionCore
 from headrace.client.errors import ConnectionClosed, HeadraceError
-from headrace.client.settings import HostRotation, Settings
+from headrace.client.settings import Settings
 from headrace.urls import format_hosts
 
 logger = logging.getLogger(__name__)
@@ -65,17 +64,10 @@ class Transport:
         self.core = ConnectionCore(settings, self._wake, self.loop.call_later)
         self.room = asyncio.Event()
         self.room.set()
-        self._settings = settings
-        self._hosts = HostRotation(settings)
         self._tls = settings.tls_context()
         self._socket: StreamSocket | None = None
         self._woken = False
-        self._pid = os.getpid()
         self._task = self.loop.create_task(self._run())
-
-    def check(self) -> None:
-        if self._pid != os.getpid():
-            raise ConnectionClosed("a connection is of no use in a forked process: open another")
 
     def wake(self) -> None:
         """Write soon: everything of one turn of the loop goes out together."""
@@ -95,9 +87,7 @@ class Transport:
         transport = self._socket.transport if self._socket is not None else None
         if output and transport is not None and not transport.is_closing():
             transport.write(b"".join(output))
-        hand_over = self.core.requests.take_results()
-        if hand_over is not None:
-            hand_over()
+        self.core.requests.take_results()()
         if self.core.error is not None and self._socket is not None:
             self._socket.fail(self.core.error)
 
@@ -133,29 +123,18 @@ class Transport:
                 await ticking
 
     async def _keep_connected(self) -> None:
-        core, delays = self.core, self._settings.delays()
-        while True:
-            error = await self._one_connection()
-            if core.state is ConnectionState.READY:
-                delays = self._settings.delays()
-            else:
-                self._hosts.failed()
-            self._disconnect()
-            core.lost(error)
-            is_next = self._hosts.are_left and isinstance(error, ConnectionClosed)
-            if not (self._settings.reconnect and core.was_ready) and not is_next:
-                core.close(error)
-            self.flush()
-            if core.state is ConnectionState.CLOSED:
-                return
-            delay = next(delays)
-            logger.info("connection lost (%s); next attempt in %.2f s", error, delay)
+        delay: float | None = 0.0
+        while delay is not None:
             await asyncio.sleep(delay)
+            error = await self._one_connection()
+            self._disconnect()
+            delay = self.core.pause_after(error)
+            self.flush()
 
     async def _one_connection(self) -> HeadraceError:
-        host, port = self._hosts.current
+        host, port = self.core.hosts.current
         try:
-            async with asyncio.timeout(self._hosts.connect_timeout):
+            async with asyncio.timeout(self.core.hosts.connect_timeout):
                 _, self._socket = await self.loop.create_connection(
                     lambda: StreamSocket(self),
                     host,

@@ -90,6 +90,9 @@ class Callbacks(Protocol[Taken]):
 
     def add(self, job: Iterator[Taken], /) -> None: ...
 
+    def is_here(self) -> bool:
+        """True in a callback of this channel."""
+
 
 class BaseConsumerCallback(ABC, Generic[Step]):
     """Hands the deliveries of one consumer to its callback."""
@@ -100,11 +103,12 @@ class BaseConsumerCallback(ABC, Generic[Step]):
         unsettled: UnsettledDeliveries,
         callback: Callback | DeliveryHandler,
         *,
+        consumer_tag: str,
         auto_ack: bool,
         on_failure: OnFailure,
         on_cancel: OnCancel | None,
     ) -> None:
-        self.consumer_tag = ""
+        self.consumer_tag = consumer_tag
         self._callbacks = callbacks
         self._unsettled = unsettled
         self._callback = callback_of(callback)

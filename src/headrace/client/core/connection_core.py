@@ -36,7 +36,7 @@ from headrace.client.errors import (
     ResourceExhausted,
     error_of,
 )
-from headrace.client.settings import Settings
+from headrace.client.settings import HostRotation, Settings
 from headrace.errors import BrokerError
 from headrace.wire.native.frames import FRAME_MAX, Reader, frame
 from headrace.wire.native.payloads import VERSION, Op, request_size, unpack
@@ -68,6 +68,7 @@ class ConnectionCore:
 
     def __init__(self, settings: Settings, wake: Callable[[bool], None], later: Later) -> None:
         self.settings = settings
+        self.hosts = HostRotation(settings)
         self.state = ConnectionState.CONNECTING
         self.topology = Topology()
         self.channels: dict[int, ChannelState] = {}
@@ -77,6 +78,7 @@ class ConnectionCore:
         self.requests = PendingRequests()
         self._wake = wake
         self._later = later
+        self._delays = settings.delays()
         self._pack = msgpack.Packer().pack
         self._limits: dict[str, Any] = {}
         self._frame_max = FRAME_MAX
@@ -250,6 +252,25 @@ class ConnectionCore:
         if not isinstance(error, ConnectionClosed):
             error = ConnectionClosed(str(error))
         self.requests.lost(error)
+
+    def pause_after(self, error: HeadraceError) -> float | None:
+        """The socket is gone, or there was none: seconds until the next attempt, to the next host.
+
+        None: that was the last one, and it is closed.
+        """
+        if self.state is ConnectionState.READY:
+            self._delays = self.settings.delays()
+        else:
+            self.hosts.failed()
+        self.lost(error)
+        is_next = self.hosts.are_left and isinstance(error, ConnectionClosed)
+        if not (self.settings.reconnect and self.was_ready) and not is_next:
+            self.close(error)
+        if self.state is ConnectionState.CLOSED:
+            return None
+        delay = next(self._delays)
+        logger.info("connection lost (%s); next attempt in %.2f s", error, delay)
+        return delay
 
     def close(self, error: HeadraceError | None = None) -> None:
         """End without reconnecting: pending requests and consumers end (with the error, if any)."""

@@ -6,6 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from headrace.client.core.channel_state import ChannelState, Completion
@@ -104,15 +105,19 @@ class PendingRequests:
 
     # -- results ---------------------------------------------------------------------------------
 
-    def take_results(self) -> Callable[[], None] | None:
+    def take_results(self) -> Callable[[], None]:
         """What hands over the results that are due.
 
         Call it where a program's own code may run: futures call their callbacks.
         """
         if not self._results:
-            return None
+            return _nothing_due
         results, self._results = self._results, []
-        return lambda: _hand_over(results)
+        return partial(_hand_over, results)
+
+
+def _nothing_due() -> None:
+    pass
 
 
 def _hand_over(results: list[tuple[Completion, Any, BaseException | None]]) -> None:

@@ -7,25 +7,21 @@ that both clients drive the same plan.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
 
 from headrace.client.core.channel_state import ChannelState, ConsumerState
+from headrace.client.core.requests import Fields, Reply
 from headrace.client.errors import ConsumerCancelled, HeadraceError, ResourceLocked
 from headrace.wire.native.payloads import Op
 
 logger = logging.getLogger(__name__)
 
-Fields = dict[str, Any]
-Reply = Mapping[str, Any]
 CONTROL = 0  # the channel on which declarations are repeated; programs get 1 and more
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryStep:
-    """One request of a recovery."""
-
     channel: int
     op: int
     fields: Fields
@@ -58,8 +54,7 @@ def _declarations(topology: Topology, patient: bool) -> Plan:
     for name in list(topology.queues):
         yield from _queue(topology, name, patient)
     for one in topology.bindings:
-        what = f"binding to {one.source!r}"
-        yield from _attempt(RecoveryStep(CONTROL, Op.BIND, one.fields, what))
+        yield from _attempt(RecoveryStep(CONTROL, Op.BIND, one, f"binding to {one['source']!r}"))
     yield RecoveryStep(CONTROL, Op.CHANNEL_CLOSE, {}, "channel for recovery")
 
 
@@ -114,24 +109,12 @@ def _attempt(step: RecoveryStep) -> Generator[RecoveryStep, Reply, Reply | None]
 
 
 @dataclass(slots=True)
-class DeclaredBinding:
-    fields: Fields
-
-    @property
-    def source(self) -> str:
-        return str(self.fields["source"])
-
-    def is_to(self, kind: str, name: str) -> bool:
-        return self.fields.get(kind) == name
-
-
-@dataclass(slots=True)
 class Topology:
     """The records of one connection. Its methods are called when the broker has said yes."""
 
     exchanges: dict[str, Fields] = field(default_factory=dict)
     queues: dict[str, Fields] = field(default_factory=dict)
-    bindings: list[DeclaredBinding] = field(default_factory=list)
+    bindings: list[Fields] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
     """Names which the broker gave earlier, and the names that these queues have now."""
     server_named: set[str] = field(default_factory=set)
@@ -143,7 +126,7 @@ class Topology:
 
     def drop_exchange(self, name: str) -> None:
         self.exchanges.pop(name, None)
-        for one in [b for b in self.bindings if b.source == name or b.is_to("exchange", name)]:
+        for one in [b for b in self.bindings if name in (b["source"], b.get("exchange"))]:
             self._drop_binding(one)
 
     def add_queue(self, fields: Fields, name: str) -> None:
@@ -155,25 +138,25 @@ class Topology:
     def drop_queue(self, name: str) -> None:
         self.queues.pop(name, None)
         self.server_named.discard(name)
-        for one in [b for b in self.bindings if b.is_to("queue", name)]:
+        for one in [b for b in self.bindings if b.get("queue") == name]:
             self._drop_binding(one)
 
     def add_binding(self, fields: Fields) -> None:
-        if all(one.fields != fields for one in self.bindings):
-            self.bindings.append(DeclaredBinding(fields))
+        if fields not in self.bindings:
+            self.bindings.append(fields)
 
     def drop_binding(self, fields: Fields) -> None:
         """Without a key: every binding of the pair."""
-        for one in [b for b in self.bindings if _matches(b.fields, fields)]:
+        for one in [b for b in self.bindings if _matches(b, fields)]:
             self._drop_binding(one)
 
-    def _drop_binding(self, binding: DeclaredBinding) -> None:
+    def _drop_binding(self, binding: Fields) -> None:
         self.bindings.remove(binding)
-        source = self.exchanges.get(binding.source)
-        if source is None or not source["auto_delete"]:
+        name = binding["source"]
+        if any(one["source"] == name for one in self.bindings):
             return
-        if all(one.source != binding.source for one in self.bindings):
-            self.drop_exchange(binding.source)  # the broker has deleted it by itself
+        if name in self.exchanges and self.exchanges[name]["auto_delete"]:
+            self.drop_exchange(name)  # the broker has deleted it by itself
 
     def last_consumer_left(self, queue: str) -> None:
         """A queue that deletes itself is gone now."""
@@ -204,8 +187,8 @@ class Topology:
         self.server_named.discard(old)
         self.server_named.add(new)
         for one in self.bindings:
-            if one.is_to("queue", old):
-                one.fields["queue"] = new
+            if one.get("queue") == old:
+                one["queue"] = new
         for former, present in self.aliases.items():
             if present == old:
                 self.aliases[former] = new

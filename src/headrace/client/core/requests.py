@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from headrace.client.core.checks import checked_body, checked_key, checked_table
+from headrace.client.core.checks import checked_body, checked_key
 from headrace.client.properties import Properties, properties_map
 from headrace.wire.native.payloads import Op
 
 T = TypeVar("T")
+Made = TypeVar("Made", bound=Callable[..., Any])
 Fields = dict[str, Any]
 Reply = Mapping[str, Any]
 Arguments = Mapping[str, Any] | None
@@ -35,7 +38,9 @@ class ClientRequest(Generic[T]):
     """Waits for a connection while reconnecting; otherwise it fails at once."""
     prepare: Callable[[], None] | None = None
     """Runs just before the request is sent, while no other is sent."""
-    failed: Callable[[Exception], None] | None = field(default=None)
+    failed: Callable[[Exception], None] | None = None
+    first: ClientRequest[Any] | None = None
+    """One that has to succeed before this one is sent."""
 
 
 class QueueInfo(NamedTuple):
@@ -46,19 +51,18 @@ class QueueInfo(NamedTuple):
     consumers: int
 
 
+def described(call: Made, build: Callable[..., object]) -> Made:
+    """``call``, documented like the method that builds its request, and with the result of that."""
+    update_wrapper(call, build, assigned=("__name__", "__doc__"))
+    signature = inspect.signature(build)
+    result = str(signature.return_annotation).removesuffix(" | None")
+    result = result.removeprefix("ClientRequest[").removesuffix("]")
+    call.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
+    return call
+
+
 def nothing(reply: Reply) -> None:
     """For a reply without a result."""
-
-
-def binding_fields(
-    kind: str, destination: str, source: str, key: str | None, arguments: Arguments
-) -> Fields:
-    """``kind`` is "queue" or "exchange"; no key only for unbinding."""
-    fields: Fields = {kind: destination, "source": source}
-    if key is not None:
-        fields["key"] = key
-        fields["arguments"] = checked_table("arguments", arguments)
-    return fields
 
 
 # -- messages --------------------------------------------------------------------------------
@@ -101,17 +105,3 @@ def publish_batches(
 
 def _routed_list(reply: Reply) -> list[int]:
     return list(reply["routed"])
-
-
-def consume_fields(queue: str, tag: str, exclusive: bool, arguments: Arguments) -> Fields:
-    """The broker never acknowledges by itself here: the client does, after the callback.
-
-    Only replies to requests are in no queue, and cannot be acknowledged.
-    """
-    return {
-        "queue": queue,
-        "consumer_tag": tag,
-        "auto_ack": queue == REPLY_TO,
-        "exclusive": exclusive,
-        "arguments": checked_table("arguments", arguments),
-    }

@@ -50,23 +50,19 @@ class ReceivedDelivery:
 
     @property
     def message_id(self) -> str:
-        text: str = self._row["properties"]["message_id"]
-        return text
+        return str(self._row["properties"]["message_id"])
 
     @property
     def queue(self) -> str:
-        text: str = self._row["queue"]
-        return text
+        return str(self._row["queue"])
 
     @property
     def exchange(self) -> str:
-        text: str = self._row["exchange"]
-        return text
+        return str(self._row["exchange"])
 
     @property
     def routing_key(self) -> str:
-        text: str = self._row["key"]
-        return text
+        return str(self._row["key"])
 
     @property
     def redelivered(self) -> bool:

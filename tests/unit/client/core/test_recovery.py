@@ -72,8 +72,8 @@ def test_what_was_declared_is_declared_again_in_order(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     declare_exchange(desk, channel, calls, "e")
     declare_queue(desk, channel, calls, "q", durable=True)
-    desk.run(channel, calls.bind("queue", "q", "e", "a.*", None))
-    desk.run(channel, calls.qos(7))
+    desk.run(channel, calls.queue_bind("q", "e", "a.*", None))
+    desk.run(channel, calls.basic_qos(7))
     consume(desk, channel, calls, "q")
 
     steps = recover(desk)
@@ -97,9 +97,9 @@ def test_what_was_deleted_stays_away(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     declare_exchange(desk, channel, calls, "e")
     declare_queue(desk, channel, calls, "q")
-    desk.run(channel, calls.bind("queue", "q", "e", "", None))
-    desk.run(channel, calls.queue_delete("q", False, False), messages=0)
-    desk.run(channel, calls.exchange_delete("e", False))
+    desk.run(channel, calls.queue_bind("q", "e", "", None))
+    desk.run(channel, calls.queue_delete("q"), messages=0)
+    desk.run(channel, calls.exchange_delete("e"))
 
     assert [kind for kind, _ in recover(desk)] == [Op.CHANNEL_OPEN]
 
@@ -107,26 +107,26 @@ def test_what_was_deleted_stays_away(desk: Desk) -> None:
 def test_unbinding_without_a_key_forgets_all_bindings_of_the_pair(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     for key in ("a", "b"):
-        desk.run(channel, calls.bind("queue", "q", "e", key, None))
-    desk.run(channel, calls.bind("queue", "q", "other", "a", None))
-    desk.run(channel, calls.unbind("queue", "q", "e", None, None))
+        desk.run(channel, calls.queue_bind("q", "e", key, None))
+    desk.run(channel, calls.queue_bind("q", "other", "a", None))
+    desk.run(channel, calls.queue_unbind("q", "e", None, None))
 
-    assert [one.source for one in desk.core.topology.bindings] == ["other"]
+    assert [one["source"] for one in desk.core.topology.bindings] == ["other"]
 
 
 def test_unbinding_with_a_key_forgets_one(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     for key in ("a", "b", "b"):
-        desk.run(channel, calls.bind("queue", "q", "e", key, None))
-    desk.run(channel, calls.unbind("queue", "q", "e", "a", None))
+        desk.run(channel, calls.queue_bind("q", "e", key, None))
+    desk.run(channel, calls.queue_unbind("q", "e", "a", None))
 
-    assert [one.fields["key"] for one in desk.core.topology.bindings] == ["b"]
+    assert [one["key"] for one in desk.core.topology.bindings] == ["b"]
 
 
 def test_an_exclusive_queue_named_by_the_broker_gets_its_new_name_everywhere(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     declare_queue(desk, channel, calls, "", exclusive=True)
-    desk.run(channel, calls.bind("queue", "amq.gen-1", "amq.fanout", "", None))
+    desk.run(channel, calls.queue_bind("amq.gen-1", "amq.fanout", "", None))
     box = consume(desk, channel, calls, "amq.gen-1")
 
     steps = recover(desk, unnamed="amq.gen-2")
@@ -140,7 +140,7 @@ def test_an_exclusive_queue_named_by_the_broker_gets_its_new_name_everywhere(des
     # The program may go on to use the old name, also after another reconnection.
     recover(desk, unnamed="amq.gen-3")
     desk.submit(channel, calls.queue_purge("amq.gen-1"))
-    desk.submit(channel, calls.bind("queue", "amq.gen-2", "e", "", None))
+    desk.submit(channel, calls.queue_bind("amq.gen-2", "e", "", None))
     assert [fields["queue"] for _, fields in desk.said()] == ["amq.gen-3", "amq.gen-3"]
 
 
@@ -235,17 +235,17 @@ def test_an_auto_delete_queue_is_forgotten_with_its_last_consumer(desk: Desk) ->
     for _ in range(2):
         consume(desk, channel, calls, "q")
 
-    desk.run(channel, calls.cancel("ctag1.1"))
+    desk.run(channel, calls.basic_cancel("ctag1.1"))
     assert "q" in desk.core.topology.queues
-    desk.run(channel, calls.cancel("ctag1.2"))
+    desk.run(channel, calls.basic_cancel("ctag1.2"))
     assert "q" not in desk.core.topology.queues
 
 
 def test_an_auto_delete_exchange_is_forgotten_with_its_last_binding(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     declare_exchange(desk, channel, calls, "e", auto_delete=True)
-    desk.run(channel, calls.bind("queue", "q", "e", "", None))
-    desk.run(channel, calls.unbind("queue", "q", "e", "", None))
+    desk.run(channel, calls.queue_bind("q", "e", "", None))
+    desk.run(channel, calls.queue_unbind("q", "e", "", None))
 
     assert desk.core.topology.exchanges == {}
 
@@ -253,7 +253,7 @@ def test_an_auto_delete_exchange_is_forgotten_with_its_last_binding(desk: Desk) 
 def test_a_consumer_whose_cancellation_was_cut_off_does_not_come_back(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     consume(desk, channel, calls, "q")
-    desk.submit(channel, calls.cancel("ctag1.1"))
+    desk.submit(channel, calls.basic_cancel("ctag1.1"))
     desk.said()
 
     assert [kind for kind, _ in recover(desk)] == [Op.CHANNEL_OPEN]
@@ -262,7 +262,7 @@ def test_a_consumer_whose_cancellation_was_cut_off_does_not_come_back(desk: Desk
 def test_messages_for_a_cancelled_consumer_go_back(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     consume(desk, channel, calls, "q")
-    desk.run(channel, calls.cancel("ctag1.1"))
+    desk.run(channel, calls.basic_cancel("ctag1.1"))
     desk.push(channel, "ctag1.1", 1)
 
     ((kind, fields),) = desk.said()
@@ -288,7 +288,7 @@ def test_an_ack_by_id_of_a_known_message_names_its_tag(desk: Desk) -> None:
     consume(desk, channel, calls, "q")
     desk.push(channel, "ctag1.1", 1, 2)
     for message_id in ("M-2", "M-9"):
-        call = calls.settle("q", message_id, None, multiple=False, wait=True)
+        call = calls.basic_ack("q", message_id, wait=True)
         assert call is not None
         desk.submit(channel, call)
 
@@ -304,5 +304,5 @@ def test_acks_of_a_lost_connection_are_no_requests(desk: Desk) -> None:
     recover(desk)
 
     box.deliveries[0].ack()
-    assert calls.settle(None, None, 1, multiple=False, wait=True) is None
+    assert calls.basic_ack(tag=1, wait=True) is None
     assert desk.said() == []
