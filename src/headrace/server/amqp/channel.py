@@ -87,7 +87,7 @@ class Channel(BaseChannel):
         tail = wire[1] if run.deliveries else wire[0]
         head = consumer.wire.get(len(tail))
         if head is None:
-            head = self._deliver_head(consumer, len(tail))
+            head = consumer.wire[len(tail)] = self._head(consumer.tag, len(tail))
         if run.deliveries:  # as RabbitMQ, which sends no count with a consumer's first delivery
             contents = self.stamped(consumer.queue, run)
         tag = self._write(head, tail, self.adapt(contents, run.channel_number))
@@ -126,10 +126,6 @@ class Channel(BaseChannel):
         head = self._head(address.consumer_tag, len(tail))
         self._write(head, tail, self.adapt(batch.contents, batch.channel_number))
         self.output.mark()
-
-    def _deliver_head(self, consumer: Consumer, tail_length: int) -> bytes:
-        head = consumer.wire[tail_length] = self._head(consumer.tag, tail_length)
-        return head
 
     def _head(self, consumer_tag: str, tail_length: int) -> bytes:
         """Everything of a basic.deliver frame before the tag; depends on the frame's size only."""

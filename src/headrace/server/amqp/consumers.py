@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.core.queues.consumer import Consumer
 from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
@@ -14,9 +14,6 @@ from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.session import Session
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.method_codec import method_frame
-
-if TYPE_CHECKING:
-    pass
 
 
 def _qos(session: Session, channel: Channel, method: m.BasicQos) -> None:
@@ -138,13 +135,13 @@ def _nack(session: Session, channel: Channel, method: m.BasicNack) -> None:
 
 
 def _recover(session: Session, channel: Channel, method: m.BasicRecover) -> None:
-    if not method.requeue:
-        raise Unsupported("requeue=false")
-    channel.recover()
+    _recover_async(session, channel, method)
     session.send(channel.number, m.BasicRecoverOk())
 
 
-def _recover_async(session: Session, channel: Channel, method: m.BasicRecoverAsync) -> None:
+def _recover_async(
+    session: Session, channel: Channel, method: m.BasicRecover | m.BasicRecoverAsync
+) -> None:
     if not method.requeue:
         raise Unsupported("requeue=false")
     channel.recover()

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.core.exchange import DIRECT_TO_QUEUE
 from headrace.core.reply_to import PREFIX, PSEUDO_QUEUE
+from headrace.core.vhost import Vhost
 from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.session import Session
@@ -40,11 +41,10 @@ def _on_one_line(handler: Handler, *names: str) -> Handler:
 
 def _exchange_declare(session: Session, channel: Channel, method: m.ExchangeDeclare) -> None:
     vhost = session.open_vhost
+    vhost.not_default(method.exchange)
     if method.passive:
-        vhost.not_default(method.exchange)
         vhost.get_exchange(method.exchange)
     else:
-        vhost.not_default(method.exchange)
         session.check("configure", "exchange", method.exchange)
         session.user.check_links(vhost.name, "exchange", method.exchange, method.arguments)
         if method.arguments.get(DIRECT_TO_QUEUE) is True:
@@ -69,13 +69,19 @@ def _exchange_delete(session: Session, channel: Channel, method: m.ExchangeDelet
         session.send(channel.number, m.ExchangeDeleteOk())
 
 
-def _exchange_bind(session: Session, channel: Channel, method: m.ExchangeBind) -> None:
+def _exchange_binding(session: Session, method: m.ExchangeBind | m.ExchangeUnbind) -> Vhost:
+    """Check what binding and unbinding need; the vhost."""
     vhost = session.open_vhost
     vhost.not_default(method.destination)
     vhost.not_default(method.source)
     session.check("write", "exchange", method.destination)
     session.check("read", "exchange", method.source)
     session.check_key("read", vhost.exchanges.get(method.source), method.routing_key)
+    return vhost
+
+
+def _exchange_bind(session: Session, channel: Channel, method: m.ExchangeBind) -> None:
+    vhost = _exchange_binding(session, method)
     session.user.check_forwarding(vhost.name, method.destination)
     target = vhost.get_exchange(method.destination)
     vhost.bind(method.source, target, method.routing_key, method.arguments)
@@ -85,12 +91,7 @@ def _exchange_bind(session: Session, channel: Channel, method: m.ExchangeBind) -
 
 
 def _exchange_unbind(session: Session, channel: Channel, method: m.ExchangeUnbind) -> None:
-    vhost = session.open_vhost
-    vhost.not_default(method.destination)
-    vhost.not_default(method.source)
-    session.check("write", "exchange", method.destination)
-    session.check("read", "exchange", method.source)
-    session.check_key("read", vhost.exchanges.get(method.source), method.routing_key)
+    vhost = _exchange_binding(session, method)
     target = vhost.exchanges.get(method.destination)
     if target is not None:
         vhost.unbind(method.source, target, method.routing_key, method.arguments)
@@ -155,7 +156,10 @@ def _declared(
         )
 
 
-def _queue_bind(session: Session, channel: Channel, method: m.QueueBind) -> None:
+def _queue_binding(
+    session: Session, channel: Channel, method: m.QueueBind | m.QueueUnbind
+) -> tuple[Vhost, str, str]:
+    """Check what binding and unbinding need; the vhost, the queue's name and the key."""
     vhost = session.open_vhost
     name = channel.queue_name(method.queue)
     vhost.not_default(method.exchange)
@@ -164,6 +168,11 @@ def _queue_bind(session: Session, channel: Channel, method: m.QueueBind) -> None
     # Both names left out: the queue declared last, by its own name.
     key = method.routing_key if method.queue or method.routing_key else name
     session.check_key("read", vhost.exchanges.get(method.exchange), key)
+    return vhost, name, key
+
+
+def _queue_bind(session: Session, channel: Channel, method: m.QueueBind) -> None:
+    vhost, name, key = _queue_binding(session, channel, method)
     queue = vhost.get_queue_for(name, session)
     vhost.bind(method.exchange, queue, key, method.arguments)
     if not method.nowait:
@@ -173,13 +182,7 @@ def _queue_bind(session: Session, channel: Channel, method: m.QueueBind) -> None
 
 
 def _queue_unbind(session: Session, channel: Channel, method: m.QueueUnbind) -> None:
-    vhost = session.open_vhost
-    name = channel.queue_name(method.queue)
-    vhost.not_default(method.exchange)
-    session.check("write", "queue", name)
-    session.check("read", "exchange", method.exchange)
-    key = method.routing_key if method.queue or method.routing_key else name
-    session.check_key("read", vhost.exchanges.get(method.exchange), key)
+    vhost, name, key = _queue_binding(session, channel, method)
     if name in vhost.queues:
         queue = vhost.get_queue_for(name, session)
         vhost.unbind(method.exchange, queue, key, method.arguments)
