@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.bulk.decode.gather import Bytes, Places, distinct, pick, read
 from headrace.bulk.decode.records import MalformedContent, MessageRows, refuse
-from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
+from headrace.bulk.decode.schema import COLUMNS
 from headrace.bulk.decode.text_maps import TEXT, PropertyColumn, maps_of
 from headrace.errors import BrokerError
 from headrace.wire.amqp.content import OVERHEAD, body_of
@@ -38,19 +38,11 @@ class ContentColumns:
         refuse(rows, too_short | (self._headers + OVERHEAD > rows.lengths))
 
     def make(self, name: str) -> pa.Array:
-        return _MAKERS[name](self)
-
-    def born(self) -> pa.Array:
-        return self._by_flags(_born, COLUMNS["born"])
-
-    def priority(self) -> pa.Array:
-        return self._by_flags(_lanes, pa.string())
-
-    def message_id(self) -> pa.Array:
-        return self._by_flags(_message_ids, pa.string())
-
-    def properties(self) -> pa.Array:
-        return self._by_flags(_maps, PROPERTIES)
+        if name == "body":
+            return self._bodies()
+        if name in ("key", "tags"):  # queues have neither
+            return pa.nulls(len(self._rows), pa.string())
+        return self._by_flags(_MAKERS[name], COLUMNS[name])
 
     @cached_property
     def _groups(self) -> list[tuple[Places, dict[str, PropertyColumn]]]:
@@ -97,11 +89,7 @@ class ContentColumns:
                     break
         return MalformedContent(int(self._rows.offsets[min(found)]))
 
-    def nothing(self) -> pa.Array:
-        """Queues have neither keys nor tags."""
-        return pa.nulls(len(self._rows), pa.string())
-
-    def body(self) -> pa.Array:
+    def _bodies(self) -> pa.Array:
         rows = self._rows
         sizes = read(rows.data, ">u8", rows.starts + _BODY_SIZE)
         begins = rows.starts + OVERHEAD + self._headers
@@ -155,21 +143,6 @@ def _message_ids(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.A
     return pa.nulls(n, pa.string()) if field is None else field.texts(data)
 
 
-def _maps(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
-    return map_of(data, fields, n)
-
-
-_MAKERS: dict[str, Callable[[ContentColumns], pa.Array]] = {
-    "born": ContentColumns.born,
-    "priority": ContentColumns.priority,
-    "key": ContentColumns.nothing,
-    "tags": ContentColumns.nothing,
-    "message_id": ContentColumns.message_id,
-    "properties": ContentColumns.properties,
-    "body": ContentColumns.body,
-}
-
-
 def fields_of(
     data: Bytes, flags: int, at: Places, stops: Places
 ) -> tuple[dict[str, PropertyColumn], npt.NDArray[np.bool_]]:
@@ -195,7 +168,7 @@ def fields_of(
     return found, fit & (at == stops)
 
 
-def map_of(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
+def _maps(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
     """All properties as text under their own names, then the headers under theirs."""
     plain = {name: field for name, field in fields.items() if name != "headers"}
     return maps_of(data, n, plain, fields.get("headers"), _decode)
@@ -203,3 +176,11 @@ def map_of(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
 
 def _decode(table: bytes) -> dict[str, object]:
     return HeaderTable(table).as_dict()
+
+
+_MAKERS: dict[str, Maker] = {
+    "born": _born,
+    "priority": _lanes,
+    "message_id": _message_ids,
+    "properties": _maps,
+}

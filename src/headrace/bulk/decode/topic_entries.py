@@ -35,16 +35,9 @@ class EntryColumns:
         refuse(rows, tables.starts + tables.lengths > rows.starts + rows.lengths)
 
     def make(self, name: str) -> pa.Array:
+        if name in _TEXTS:
+            return self._text(name, _TEXTS[name])
         return _MAKERS[name](self)
-
-    def key(self) -> pa.Array:
-        return self._text("key", EntryFlags.KEY)
-
-    def tags(self) -> pa.Array:
-        return self._text("tags", EntryFlags.TAGS)
-
-    def message_id(self) -> pa.Array:
-        return self._text("message_id", EntryFlags.MESSAGE_ID)
 
     def priority(self) -> pa.Array:
         return pa.repeat(pa.scalar(self._lane, pa.string()), len(self._rows))
@@ -133,10 +126,8 @@ def _decode(table: bytes) -> Mapping[str, object]:
     return value
 
 
+_TEXTS = {"key": EntryFlags.KEY, "tags": EntryFlags.TAGS, "message_id": EntryFlags.MESSAGE_ID}
 _MAKERS: dict[str, Callable[[EntryColumns], pa.Array]] = {
-    "key": EntryColumns.key,
-    "tags": EntryColumns.tags,
-    "message_id": EntryColumns.message_id,
     "priority": EntryColumns.priority,
     "born": EntryColumns.born,
     "properties": EntryColumns.properties,
