@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import ssl
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headrace.retry import RetryPolicy
 from headrace.urls import Host, format_hosts, hosts_of, parse_broker_url
 
 
@@ -77,10 +77,8 @@ class Settings:
 
     def delays(self) -> Iterator[float]:
         """Pauses between attempts to connect: doubling, with jitter so that crowds spread."""
-        delay = self.reconnect_delay
-        while True:
-            yield delay * random.uniform(0.5, 1.0)
-            delay = min(delay * 2, self.reconnect_delay_max)
+        first, longest = self.reconnect_delay, self.reconnect_delay_max
+        return RetryPolicy(first_pause_s=first, max_pause_s=longest).pauses()
 
 
 class HostRotation:
