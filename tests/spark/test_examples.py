@@ -143,7 +143,7 @@ def test_clicks_become_visits(spark: Any, broker: RunningBroker, tmp_path: Path)
     make_clicks.append(url_of(broker), clicks)
     state = run(spark, "click-sessions.toml", tmp_path)
     rows = read_delta(spark, str(tmp_path / "visits")).collect()
-    expected = [visit for visit in visits_of(clicks) if visit[0] != "nobody"]  # still there
+    expected = [visit for visit in visits_of(clicks) if visit[0] != "end"]  # still there
     assert len(expected) > 60
     assert sorted(map(tuple, rows)) == sorted(expected)
     assert state["bad_records"] == 0
