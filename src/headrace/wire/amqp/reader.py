@@ -18,6 +18,7 @@ first item says what they are; they are listed in the order in which the peer se
 from __future__ import annotations
 
 from struct import Struct
+from struct import error as StructError
 from typing import Any
 
 from headrace.errors import (
@@ -100,7 +101,7 @@ def scan_header(data: bytes, offset: int, end: int, flags: int) -> int:
                 offset += 1
             else:
                 offset += 8
-    except IndexError:
+    except (IndexError, StructError):
         offset = -1
     if offset != end:
         raise MalformedError("content header does not match its property flags")

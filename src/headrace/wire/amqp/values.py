@@ -19,6 +19,7 @@ MAX_DEPTH = 32  # containers inside one another; real clients use three or four
 MAX_VALUES = 8192  # in a table, those inside it included: they are decoded in one step
 
 _U32 = Struct(">I")
+_u32 = _U32.unpack_from
 _TAGGED_I32 = Struct(">ci")
 _TAGGED_I64 = Struct(">cq")
 _TAGGED_U64 = Struct(">cQ")
@@ -56,12 +57,10 @@ def decode_table(data: bytes, offset: int = 0) -> tuple[dict[str, object], int]:
 
     Of several fields with one name the first counts, as in RabbitMQ.
     """
-    start, stop = _sized(data, offset, len(data))
-    if stop - start > MAX_VALUES:  # bytes: there may be too many values
-        try:
-            check_table(data, offset, stop)
-        except IndexError:
-            raise MalformedError("a field value goes past the end of its table") from None
+    try:
+        start, stop = _counted(data, offset, len(data))
+    except IndexError:
+        raise MalformedError("a field value goes past the end of its table") from None
     return _table(data, start, stop, 0), stop
 
 
@@ -81,22 +80,20 @@ def check_table(data: bytes, offset: int, end: int) -> int:
     On the path of every message with headers, hence the loop without calls. Nested tables and
     arrays are walked too, so that no consumer receives what cannot be decoded.
     """
-    start, stop = _sized(data, offset, end)
+    start, stop = _counted(data, offset, end)
     nested = [(start, stop, True, 0)]
-    left = MAX_VALUES
     while nested:
         at, stop_at, named, depth = nested.pop()
         if depth >= MAX_DEPTH:
             raise MalformedError(f"tables and arrays nested deeper than {MAX_DEPTH}")
-        while at < stop_at and left:
+        while at < stop_at:
             if named:
                 at += 1 + data[at]
             if at >= stop_at:
                 raise MalformedError("a field name goes past the end of its table")
-            left -= 1
             code = data[at]
             if code == 83 or code == 120:  # S, x
-                at += 5 + int.from_bytes(data[at + 1 : at + 5], "big")
+                at += 5 + _u32(data, at + 1)[0]
             elif code in _WIDTHS:
                 at += 1 + _WIDTHS[code]
             elif code in _SIZED:
@@ -105,9 +102,30 @@ def check_table(data: bytes, offset: int, end: int) -> int:
             else:
                 raise InternalError(f"unknown field type {code:#04x}")
         if at != stop_at:
-            past = "a field value goes past the end of its table"
-            raise MalformedError(past if left else f"more than {MAX_VALUES} values in one table")
+            raise MalformedError("a field value goes past the end of its table")
     return stop
+
+
+def _counted(data: bytes, offset: int, end: int) -> tuple[int, int]:
+    """As _sized; MalformedError if there are too many values."""
+    start, stop = _sized(data, offset, end)
+    if stop - start <= MAX_VALUES:  # bytes, and each value takes one at least
+        return start, stop
+    nested = [(start, stop, True)]
+    for _ in range(MAX_VALUES):
+        while nested and nested[-1][0] >= nested[-1][1]:
+            nested.pop()
+        if not nested:
+            break
+        at, end, named = nested.pop()
+        at += 1 + data[at] if named else 0
+        following = skip_value(data, at, end)
+        nested.append((following, end, named))
+        if data[at] in b"AF":
+            nested.append((at + 5, following, data[at] == ord("F")))
+    if any(at < end for at, end, _ in nested):
+        raise MalformedError(f"more than {MAX_VALUES} values in one table")
+    return start, stop
 
 
 def take_short(data: bytes, offset: int) -> tuple[str, int]:
@@ -150,6 +168,11 @@ def _room(offset: int, size: int, end: int) -> int:
 
 def _sized(data: bytes, offset: int, end: int) -> tuple[int, int]:
     """Return where the bytes behind the 32 bit length at ``offset`` start and stop."""
+    start = offset + 4
+    if start <= end:  # mostly all is well, and calls take time
+        stop: int = start + _u32(data, offset)[0]
+        if stop <= end:
+            return start, stop
     start = _room(offset, 4, end)
     return start, _room(start, _U32.unpack_from(data, offset)[0], end)
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from headrace.errors import InternalError, MalformedError
+from headrace.wire.amqp.reader import scan_header
 from headrace.wire.amqp.values import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -259,3 +260,9 @@ def test_a_large_table_that_is_cut_short_is_malformed() -> None:
     body = b"\x01aA" + struct.pack(">I", MAX_VALUES) + b"V" * MAX_VALUES + b"\xf0x"
     with pytest.raises(MalformedError):
         decode_table(struct.pack(">I", len(body)) + body)
+
+
+def test_a_header_that_ends_within_the_length_of_a_text_is_malformed() -> None:
+    table = b"\x00\x00\x00\x03\x01aS"
+    with pytest.raises(MalformedError, match="does not match"):
+        scan_header(table, 0, len(table), 0x2000)
