@@ -46,18 +46,12 @@ class Alarms:
         self._used = 0
         self._disk_full = False
         self._is_blind = False
-        self._received = 0
+        self.received = 0  # bytes from clients since the last look
 
     def disk_used(self) -> float:
         """The used share of the file system with the data directory, from 0 to 1."""
         stat = os.statvfs(self._directory)
         return 1 - stat.f_bavail / max(stat.f_blocks, 1)
-
-    def note_received(self, size: int) -> None:
-        """So many bytes came from clients."""
-        self._received += size
-        if self._received > CHECK_EVERY_BYTES:
-            self.look()
 
     def set_disk_full(self, full: bool) -> None:
         """A write found no room, or found it again."""
@@ -67,7 +61,9 @@ class Alarms:
     @property
     def reason(self) -> str | None:
         """The reason sent to blocked publishers; None when there is no alarm."""
-        return f"low on {' & '.join(self.low)}" if self.low else None
+        if not (self.memory or self.disk or self.files):
+            return None
+        return f"low on {' & '.join(self.low)}"
 
     @property
     def low(self) -> list[str]:
@@ -87,7 +83,7 @@ class Alarms:
 
     def look(self) -> None:
         """Check, unless that is impossible at present."""
-        self._received = 0
+        self.received = 0
         try:
             self.check()
             self._is_blind = False

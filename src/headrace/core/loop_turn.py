@@ -81,6 +81,7 @@ class LoopTurn:
         self._light: deque[Worker] = deque()  # of clients with little to do
         self._heavy: deque[Worker] = deque()
         self._used = 0.0  # seconds of this turn that went into input
+        self.is_late = False  # this turn has taken long enough: what comes now waits for its share
         self._scheduled = False
         self.is_paused = False  # nothing is delivered
         self.asker: Asker | None = None  # who asked for what is being done now
@@ -113,14 +114,10 @@ class LoopTurn:
 
     # -- shares of time -------------------------------------------------------------------------
 
-    @property
-    def is_late(self) -> bool:
-        """This turn has taken long enough: what comes now waits for its share."""
-        return self._used > TURN
-
     def note_used(self, seconds: float) -> None:
         """So much time of this turn went into input."""
         self._used += seconds
+        self.is_late = self._used > TURN
         if not self._scheduled:
             self._schedule()
 
@@ -142,16 +139,17 @@ class LoopTurn:
             self.asker.hold()
 
     def _work(self) -> None:
-        deadline = thread_time() + TURN
         light, heavy = self._light, self._heavy
+        count = len(light) + len(heavy)
+        deadline = thread_time() + TURN if count > 1 else 0.0
         # Those who ask again wait for the next turn; light ones do not keep all others waiting.
-        for index in range(len(light) + len(heavy)):
+        for index in range(count):
             worker = (light if light and (index % 2 == 0 or not heavy) else heavy).popleft()
             try:
                 worker.work()
             except Exception:
                 logger.exception("input or long work failed")
-            if thread_time() > deadline:
+            if index + 1 < count and thread_time() > deadline:
                 break
 
     def pause_dispatch(self, is_paused: bool) -> None:
@@ -171,7 +169,7 @@ class LoopTurn:
         self._scheduled = True
         if self._light or self._heavy:
             self._work()
-        self._used = 0.0
+        self._used, self.is_late = 0.0, False
         while self._queues and not self.is_paused:
             queues, self._queues = self._queues, []
             for queue in queues:

@@ -33,6 +33,7 @@ from time import perf_counter, thread_time
 from typing import Any, ClassVar, TypeVar
 
 from headrace.core.access.user import User
+from headrace.core.alarms import CHECK_EVERY_BYTES
 from headrace.core.broker import Broker
 from headrace.core.exchange import Exchange
 from headrace.core.loop_turn import SHARE
@@ -230,16 +231,20 @@ class BaseSession:
 
         A little is carried out at once; of more, one share per turn, so that others are served.
         """
-        self.received += len(data)
+        size = len(data)
+        self.received += size
         self.reads += 1
-        self.broker.alarms.note_received(len(data))
+        alarms = self.broker.alarms
+        alarms.received += size
+        if alarms.received > CHECK_EVERY_BYTES:
+            alarms.look()
         self._inbox.append(data)
-        if self._is_asking or self.is_held:
+        if self._is_asking:
             return
-        if len(data) >= READ_SHARE or self.turn.is_late:
-            self._ask()
-        else:
+        if size < READ_SHARE and not self.turn.is_late:
             self.work()
+        elif not self.is_held:
+            self._ask()
 
     @property
     def is_held(self) -> bool:
@@ -248,25 +253,24 @@ class BaseSession:
 
     def work(self) -> None:
         """Carry out what has come in, for one share of time."""
-        self._is_asking = False
+        was_paused, self._is_asking = self._is_asking, False
         turn = self.turn
         start = perf_counter()
         until, used_before = start + SHARE, 0.0
-        while not self.closed and not self.is_held:
-            event, self._next = self._next, None
-            if event is None:
-                event = next(self._todo, None)
+        turn.asker = self
+        # is_held, without the calls: this is done for every event.
+        while not (self.closed or self.blocked or self._working) and self.login is None:
+            event, self._next = self._next or next(self._todo, None), None
             if event is None:
                 if not self._inbox:
-                    self.transport.resume_reading("share")
+                    if was_paused:
+                        self.transport.resume_reading("share")
                     break
                 self._todo = iter(self.parse(self._inbox.popleft()))
-                if self.unfinished > READ_SHARE and self.broker.alarms.memory:
+                if self.broker.alarms.memory and self.unfinished > READ_SHARE:
                     self.note_publish()
             elif perf_counter() < until:
-                turn.asker = self
                 self.take(event)
-                turn.asker = None
             else:
                 # The cheap clock also runs while this process does not: look at the other one.
                 self._next = event
@@ -277,6 +281,7 @@ class BaseSession:
                     self._ask()
                     break
                 until = perf_counter() + SHARE / 2
+        turn.asker = None
         turn.note_used(perf_counter() - start)
 
     def take_first(self, events: Iterable[Any]) -> None:

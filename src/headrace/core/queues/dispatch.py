@@ -80,8 +80,11 @@ class Dispatcher:
         ``drop_expired`` is called for each new head: a message may expire behind one that does
         not. It returns False when it could not drop all of them yet.
         """
-        consumer = self.active
-        if consumer is not None and (len(self) == 1 or self.single_active):
+        arrival = self._arrival
+        if not arrival:
+            return
+        if len(arrival) == 1 or self.single_active:
+            consumer = next(iter(arrival))
             channel = consumer.channel
             while backlog.count:
                 room = channel.room(consumer)

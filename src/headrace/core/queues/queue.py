@@ -267,10 +267,10 @@ class Queue:
         """Deliver what is ready, then drop what has expired or is over the limit."""
         expiry = self._expiry
         if expiry.is_active:
-            if expiry.drop_late() and self.backlog.count and len(self.consumers):
+            if expiry.drop_late() and self.backlog.count:
                 self.consumers.dispatch(self.backlog, expiry.drop_late)
             expiry.drop_due()
-        elif self.backlog.count and len(self.consumers):
+        elif self.backlog.count:
             self.consumers.dispatch(self.backlog)
         if self._has_limits and self.settings.overflow == "drop-head":
             self._drop_excess()

@@ -261,6 +261,12 @@ class Publisher:
         contents: list[bytes],
         size: int,
     ) -> None:
+        route = resolved.route
+        if not flags & SPECIAL and not route.by_headers:
+            number, persistent = channel.number, mode == 2
+            run = PublishedRun(route, contents, size, channel_number=number, persistent=persistent)
+            self._publish_batch(channel, run, resolved)
+            return
         for batch in self._batches(channel, resolved, flags, mode, contents, size):
             self._publish_batch(channel, batch, resolved)
 
@@ -273,22 +279,14 @@ class Publisher:
         contents: list[bytes],
         size: int,
     ) -> Iterable[PublishedRun]:
-        route = resolved.route
-        persistent = mode == 2
-        if not flags & SPECIAL and not route.by_headers:
-            return (
-                PublishedRun(
-                    route, contents, size, channel_number=channel.number, persistent=persistent
-                ),
-            )
         address = channel.reply_address
         return self._inspection.batches(
-            route,
+            resolved.route,
             flags,
             contents,
             size,
             number=channel.number,
-            persistent=persistent,
+            persistent=mode == 2,
             reply_name=address.name if address is not None else None,
         )
 
@@ -314,7 +312,8 @@ class Publisher:
             else:
                 self._confirm_later(channel, batch)
             session.confirming.add(channel)
-            session.output.mark()
+            if not session.output.marked:
+                session.turn.mark_session(session.output)
 
     def _confirm_later(self, channel: Channel, batch: PublishedRun) -> None:
         """Other engines than the log have to answer first."""
