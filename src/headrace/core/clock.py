@@ -12,6 +12,7 @@ import heapq
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 from headrace.core.loop_turn import SHARE
@@ -38,11 +39,8 @@ class Clock:
         self._started = self._at
         self._has_jumped = False
 
-    def _system(self) -> float:
-        return time.time()
-
-    def _steady(self) -> float:
-        return time.clock_gettime(_STEADY)
+    _system = staticmethod(time.time)
+    _steady = staticmethod(partial(time.clock_gettime, _STEADY))
 
     def now_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000

@@ -152,7 +152,8 @@ class Storage:
         while self._gated and self._gated[0][2] <= metadata_version:
             self.durable, self.synced, _ = self._gated.pop(0)
         self._wake()
-        self._wake_stalled()
+        if self._stalled:
+            self._wake_stalled()
 
     def log_committed(self) -> None:
         assert self.log is not None
@@ -165,10 +166,11 @@ class Storage:
         else:
             self._gated.append((durable, synced, self._gated[-1][2]))
         self._wake()
-        self._wake_stalled()
+        if self._stalled:
+            self._wake_stalled()
 
     def _wake_stalled(self) -> None:
-        if self._stalled and not self.is_behind and not self.is_behind_with_changes:
+        if not self.is_behind and not self.is_behind_with_changes:
             stalled, self._stalled = self._stalled, []
             for callback in stalled:
                 callback()

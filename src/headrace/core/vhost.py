@@ -43,7 +43,7 @@ from headrace.model.queue_arguments import (
     queue_settings,
 )
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import RecordDestination
 from headrace.store.api.rows import BindingRow, ExchangeRow, QueueRow
 from headrace.wire.amqp.values import type_name
 
@@ -131,7 +131,7 @@ class Vhost:
             ttl_ms=batch.ttl_ms,
             contents=contents if longest == len(contents) else contents[:longest],
             placed=[RecordDestination(*one) for one in batch.placed],
-            level=DurabilityLevel(batch.level),
+            level=batch.level,
         )
 
     # -- exchanges ------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class OpenFiles:
         """Close the file that was not used for longest; False when all are needed."""
         with self._lock:
             for file in self._open:
-                if not file.users and not file.is_dirty:
+                if not file.users:
                     del self._open[file]
                     os.close(file.fd)
                     file.fd = -1
@@ -170,13 +170,12 @@ class RealFile:
             self._pool.release(self)
 
     def write(self, data: bytes, offset: int) -> None:
+        self._keep_open()
         view = memoryview(data)
-        self.is_dirty = True
-        with self.descriptor() as fd:
-            while view:
-                written = os.pwrite(fd, view, offset)
-                offset += written
-                view = view[written:]
+        while view:
+            written = os.pwrite(self.fd, view, offset)
+            offset += written
+            view = view[written:]
 
     def read(self, size: int, offset: int) -> bytes:
         parts = []
@@ -194,9 +193,16 @@ class RealFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def sync(self) -> None:
-        with self.descriptor() as fd:
-            os.fdatasync(fd)
+        self._keep_open()
+        os.fdatasync(self.fd)
         self.is_dirty = False
+        self._pool.release(self)
+
+    def _keep_open(self) -> None:
+        """Until it is synced: the pool does not close it."""
+        if not self.is_dirty:
+            self._pool.take(self)
+            self.is_dirty = True
 
     def size(self) -> int:
         with self.descriptor() as fd:
@@ -212,9 +218,8 @@ class RealFile:
             return end
 
     def truncate(self, size: int) -> None:
-        self.is_dirty = True
-        with self.descriptor() as fd:
-            os.ftruncate(fd, size)
+        self._keep_open()
+        os.ftruncate(self.fd, size)
 
     def close(self) -> None:
         self._pool.close(self)

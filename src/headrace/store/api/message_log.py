@@ -241,7 +241,7 @@ class MessageLog(LogGroups, LogSettlement, Protocol):
         ttl_ms: int | None,
         contents: Sequence[bytes],
         placed: Sequence[RecordDestination],
-        level: DurabilityLevel,
+        level: int,
     ) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
 

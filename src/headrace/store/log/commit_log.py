@@ -193,7 +193,7 @@ class CommitLog:
         ttl_ms: int | None,
         contents: Sequence[bytes],
         placed: Sequence[RecordDestination],
-        level: DurabilityLevel,
+        level: int,
     ) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
         if self.failed is not None:
@@ -202,9 +202,7 @@ class CommitLog:
             self._want_sync = True
         if self._began is None:
             self._began = monotonic()
-        out = r.OutgoingMessages(
-            exchange, key, channel_number, ttl_ms, contents, placed, int(level)
-        )
+        out = r.OutgoingMessages(exchange, key, channel_number, ttl_ms, contents, placed, level)
         if self._group is not None:
             self._group.messages.append(out)
             # The group is appended as a whole when it is complete; wait for more than there is.
@@ -365,7 +363,8 @@ class CommitLog:
         """Submit what was appended to the writer, if it is idle; ``sync``: and what weaker levels
         have written without a sync."""
         self._want_sync = self._want_sync or sync
-        self._settle_some()
+        if self._unindexed:
+            self._settle_some()
         if self._busy is not None or self._writer is None or self.failed is not None:
             return
         self._take_pending_records()

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from headrace.store.disk import FULL, NO_DESCRIPTOR, Disk, File
 from headrace.store.failpoints import failpoint
@@ -45,10 +45,12 @@ class SegmentWrite:
         self.buffers: list[Buffer] = []
 
     def encode(self) -> bytes:
-        if any(map(callable, self.buffers)):
+        try:
+            return b"".join(self.buffers)  # type: ignore[arg-type]
+        except TypeError:  # some are not encoded yet: too rare to look for them each time
             pieces = [[one] if isinstance(one, bytes) else one() for one in self.buffers]
             self.buffers = list(chain.from_iterable(pieces))
-        return b"".join(cast("list[bytes]", self.buffers))
+            return self.encode()
 
 
 class CommitJob:

@@ -93,8 +93,8 @@ def messages_parts(
 ) -> tuple[list[bytes], int]:
     """A MESSAGES record as pieces to be written one after the other, and its size."""
     contents = out.contents
-    lengths, crcs = array("I", map(len, contents)), array("I")
-    for start in range(0, len(contents), AT_ONCE):
+    lengths, crcs = array("I", map(len, contents)), array("I", map(crc32, contents[:AT_ONCE]))
+    for start in range(AT_ONCE, len(contents), AT_ONCE):
         crcs.extend(map(crc32, contents[start : start + AT_ONCE]))
     head = _route(out) + lengths.tobytes() + crcs.tobytes()
     size = HEAD_SIZE + len(head) + sum(lengths)
