@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 from headrace import topics
-from headrace.demo.broker import DemoBroker, environment
+from headrace.demo.broker import DemoBroker
+from headrace.testing.broker_process import own_environment
 from pictures import diagrams, screens, terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ def take_screens(seconds: float, names: list[str]) -> None:
             process.terminate()
         for process in started:
             process.wait(60)
-        broker.stop()
+        broker.end()
 
 
 def programs(broker: DemoBroker) -> list[list[str]]:
@@ -96,7 +97,7 @@ mode = "update"
 
 
 def start(command: list[str], broker: DemoBroker) -> subprocess.Popen[bytes]:
-    here = environment()
+    here = own_environment()
     here["PYTHONPATH"] += f":{ROOT / 'scripts'}"
     here["HEADRACE_URL"] = broker.native_url
     with (broker.directory / "programs.txt").open("ab") as output:

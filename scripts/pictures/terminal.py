@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from headrace.demo.broker import environment
+from headrace.testing.broker_process import own_environment
 
 LINES = 34
 
@@ -34,7 +34,7 @@ def record(place: Path) -> None:
 def _on_a_terminal(command: list[str]) -> str:
     """What a program prints when it has a terminal: colours."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(command, env=environment(), stdout=theirs)
+    process = subprocess.Popen(command, env=own_environment(), stdout=theirs)
     os.close(theirs)
     printed = b""
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.testing.broker_process import BrokerProcess
 from headrace.verify.amqp_connection import VerifyConnection
-from headrace.verify.broker_process import BrokerProcess
 from support.chaos.connect import Connect
 from support.chaos.failing_disk_broker import Saboteur
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.testing import wait_for
+from headrace.testing.broker_process import SERVE, BrokerProcess
 from headrace.verify.amqp_connection import ConnectionLost, ReceivedMethod, VerifyConnection
-from headrace.verify.broker_process import SERVE, BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from support.chaos.connect import Connect

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from headrace.store.failpoints import NAMES
-from headrace.verify.broker_process import BrokerProcess
+from headrace.testing.broker_process import BrokerProcess
 from headrace.verify.crash_test import CrashTest
 from headrace.verify.load import Load
 

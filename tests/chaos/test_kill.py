@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.testing.broker_process import BrokerProcess
 from headrace.verify import crash_test
-from headrace.verify.broker_process import BrokerProcess
 
 
 def test_nothing_confirmed_is_lost_when_the_broker_is_killed(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import headrace
 from headrace.testing import wait_for
-from headrace.verify.broker_process import BrokerProcess
+from headrace.testing.broker_process import BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from support.chaos.connect import Connect

@@ -14,7 +14,7 @@ from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.processes import memory
 from headrace.testing import wait_for
-from headrace.verify.broker_process import BrokerProcess
+from headrace.testing.broker_process import BrokerProcess
 
 MIB = 1 << 20
 

@@ -13,7 +13,7 @@ import pytest
 from headrace.client import ConnectionFactory
 from headrace.errors import ConfigError
 from headrace.testing import run_broker, wait_for
-from headrace.verify.broker_process import BrokerProcess
+from headrace.testing.broker_process import BrokerProcess
 
 
 def _has_ipv6() -> bool:

@@ -12,7 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from headrace.testing import wait_for
-from headrace.verify.broker_process import BrokerProcess
+from headrace.testing.broker_process import BrokerProcess
 from support.fork_server import ForkingPopen
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.errors import BrokerError
-from headrace.verify.broker_process import VerifyError
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.method_codec import Method, decode_method, method_frame
@@ -29,6 +28,10 @@ _CAPABILITIES = {
     "connection.blocked": True,
 }
 SECONDS = 20.0
+
+
+class VerifyError(BrokerError):
+    """The test itself could not be carried out; it says nothing about the broker's promises."""
 
 
 class ConnectionLost(BrokerError):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from headrace.testing.broker_process import BrokerProcess, ProcessError
 from headrace.verify import topology as t
-from headrace.verify.broker_process import BrokerProcess, VerifyError
 from headrace.verify.ledger import Ledger, PublishOutcome, Verdict
 from headrace.verify.load import Load, drain
 
@@ -38,7 +38,7 @@ class CrashTest:
         """Start the broker, load it for about ``seconds``, kill it unless it has ended."""
         try:
             self.node.start(**env)
-        except VerifyError:
+        except ProcessError:
             if "HEADRACE_FAILPOINT" not in env:
                 raise
             return self._note(died=True)

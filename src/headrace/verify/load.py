@@ -8,6 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import Protocol
 
+from headrace.testing.broker_process import BrokerProcess
 from headrace.verify import topology as t
 from headrace.verify.actors import (
     ConfirmingPublisher,
@@ -15,8 +16,12 @@ from headrace.verify.actors import (
     TransactionPublisher,
     TransferConsumer,
 )
-from headrace.verify.amqp_connection import ConnectionLost, ReceivedMethod, VerifyConnection
-from headrace.verify.broker_process import BrokerProcess, VerifyError
+from headrace.verify.amqp_connection import (
+    ConnectionLost,
+    ReceivedMethod,
+    VerifyConnection,
+    VerifyError,
+)
 from headrace.verify.ledger import Ledger
 
 PUBLISHERS = 3

@@ -14,8 +14,7 @@ from types import TracebackType
 
 import headrace
 from headrace.testing import wait_for
-from headrace.verify.amqp_connection import ConnectionLost, VerifyConnection
-from headrace.verify.broker_process import VerifyError
+from headrace.verify.amqp_connection import ConnectionLost, VerifyConnection, VerifyError
 from support import brokers
 from support.attacks import Attack
 from support.attacks.bystander import INTERVAL

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from headrace.testing.broker_process import BrokerProcess
 from headrace.verify.amqp_connection import VerifyConnection
-from headrace.verify.broker_process import BrokerProcess
 
 
 class Connect(Protocol):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.server.amqp.confirms import Confirms
-from headrace.verify.broker_process import BrokerProcess
+from headrace.testing.broker_process import BrokerProcess
 
 ORDERS = "SABOTAGE"
 FINE, SYNC_FAILS, FULL, SLOW = "", "sync fails", "full", "slow"

@@ -60,7 +60,7 @@ def _run(*, keep: bool, quick: bool) -> int:
         run_chapters(output, broker, quick=quick)
         stays = keep
     finally:
-        clean = stays or broker.stop()
+        clean = stays or broker.end()
     if not keep:
         output.heading("Shutdown")
         output.check("the broker stopped with exit status 0", clean)

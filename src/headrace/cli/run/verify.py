@@ -34,8 +34,8 @@ def verify(directory: Path, rounds: int, seconds: float, seed: int | None) -> in
     killed with SIGKILL, and started again. In the end every message is accounted for. The
     directory is removed unless something was wrong.
     """
+    from headrace.testing.broker_process import BrokerProcess
     from headrace.verify import crash_test
-    from headrace.verify.broker_process import BrokerProcess
 
     place = directory / "headrace-verify"
     if place.exists():

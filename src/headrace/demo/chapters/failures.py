@@ -7,9 +7,9 @@ import sys
 import time
 from typing import Any
 
-from headrace.demo.broker import environment
 from headrace.demo.clients import Clients, CollectedMessage
 from headrace.demo.output import DemoOutput
+from headrace.testing.broker_process import own_environment
 
 DELAYS_MS = (("later", 400), ("soon", 150), ("now", 0))
 MEASURED = 10_000
@@ -111,7 +111,7 @@ def lost_worker(output: DemoOutput, clients: Clients) -> None:
         shop.publish(queue, parcel)
 
     command = [sys.executable, "-m", "headrace.demo.stuck_worker", clients.url, queue]
-    with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as worker:
+    with subprocess.Popen(command, env=own_environment(), stderr=subprocess.DEVNULL) as worker:
         took = clients.until(lambda: shop.ready(queue) == 0, seconds=10)
         output.check("the first worker, a separate process, received all ten", took)
         worker.kill()

@@ -8,8 +8,9 @@ import sys
 from importlib.util import find_spec
 
 from headrace.client import ConnectionFactory, ExchangeType
-from headrace.demo.broker import DemoBroker, environment
+from headrace.demo.broker import DemoBroker
 from headrace.demo.output import DemoOutput
+from headrace.testing.broker_process import own_environment
 
 EXCHANGE, QUEUE = "counter", "desk"
 BATCH = 1000
@@ -80,7 +81,7 @@ def shell(output: DemoOutput, broker: DemoBroker, *args: str) -> subprocess.Comp
     output.say(f"$ headrace {shlex.join(args)}")
     done = subprocess.run(
         [sys.executable, "-m", "headrace", *args],
-        env={**environment(), "HEADRACE_URL": broker.native_url},
+        env={**own_environment(), "HEADRACE_URL": broker.native_url},
         capture_output=True,
         text=True,
         timeout=_SECONDS,

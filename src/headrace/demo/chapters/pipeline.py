@@ -14,9 +14,10 @@ from importlib.util import find_spec
 
 from headrace import topics
 from headrace.client import ConnectionFactory
-from headrace.demo.broker import DemoBroker, end_process, environment
+from headrace.demo.broker import DemoBroker
 from headrace.demo.database import DemoDatabase
 from headrace.demo.output import DemoOutput
+from headrace.testing.broker_process import own_environment
 
 ORDERS = 2000  # at each door
 SHOPS = ("Oslo", "Lyon", "Turin")
@@ -141,7 +142,7 @@ def _run(
         [sys.executable, "-m", "headrace", *command, "--master", "local[2]"],
         cwd=broker.directory,
         env={
-            **environment(),
+            **own_environment(),
             "HEADRACE_URL": broker.native_url,
             "HEADRACE_STATE_DIR": str(broker.directory / "state"),
             "DATABASE": database.url if database.is_running else "",
@@ -159,8 +160,16 @@ def _run(
         finally:
             if process.poll() is None:
                 output.remark("Stopping Spark.")
-                end_process(process, _STOP_SECONDS)
+                _end(process)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _output_of(process: subprocess.Popen[str], output: DemoOutput) -> tuple[str, str]:

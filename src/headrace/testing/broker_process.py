@@ -1,4 +1,4 @@
-"""The broker under test: a process of its own on a directory that outlives it."""
+"""A broker as a process of its own, on a directory that outlives it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import headrace
 from headrace.errors import BrokerError
@@ -20,14 +20,16 @@ STOP_SECONDS = 15.0
 SERVE = (sys.executable, "-m", "headrace", "serve")
 
 
-class VerifyError(BrokerError):
-    """The test itself could not be carried out; it says nothing about the broker's promises."""
+class ProcessError(BrokerError):
+    """The broker did not start, or did not end in time."""
 
 
 class BrokerProcess:
     """One data directory, and the broker on it: started and ended as often as one likes."""
 
     popen: ClassVar[type[subprocess.Popen[bytes]]] = subprocess.Popen
+    ports: Mapping[str, int]
+    """Of the broker that was started last, by listener."""
 
     def __init__(
         self,
@@ -39,50 +41,59 @@ class BrokerProcess:
         self.directory = directory
         self.data = directory / "data"
         self.output = directory / "output.txt"
-        self.port = 0
-        self.starts = 0
         self.process: subprocess.Popen[bytes] | None = None
         self._ready = directory / "ready.json"
         self._flags = flags
         self._env = dict(env or {})
         self._command = tuple(command)
 
+    @property
+    def port(self) -> int:
+        """For AMQP."""
+        return self.ports["amqp"]
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
     # -- life -----------------------------------------------------------------------------------
 
-    def start(self, **env: str) -> BrokerProcess:
-        """Start the broker and wait until it listens; VerifyError when it ends instead."""
-        process = self.launch(**env)
+    def start(self, **env: str) -> Self:
+        """Start the broker and wait until it listens; ProcessError when it ends instead."""
+        self.launch(**env)
+        self.wait_until_ready()
+        return self
+
+    def wait_until_ready(self) -> None:
+        """Until the process that was launched listens."""
+        assert self.process is not None
         deadline = time.monotonic() + START_SECONDS
         while not self._ready.exists():
-            if process.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise VerifyError(f"the broker did not start; it said: {self.last_words()}")
+                raise ProcessError(f"the broker did not start; it said: {self.last_words()}")
             time.sleep(0.005)
-        self.port = json.loads(self._ready.read_text())["amqp"]
-        return self
+        self.ports = json.loads(self._ready.read_text())
 
     def launch(self, **env: str) -> subprocess.Popen[bytes]:
         """Start the process and return at once."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._ready.unlink(missing_ok=True)
-        command = [*self._command, "--amqp-port", "0", "--native-port", "0", "--no-http"]
-        command += ["--no-remoting"]
-        command += ["--data-dir", str(self.data), "--ready-file", str(self._ready), *self._flags]
+        command = [*self._command, *self._listeners(), "--data-dir", str(self.data)]
         with self.output.open("ab") as output:
             self.process = self.popen(
-                command,
-                env=_environment({**self._env, **env}),
+                [*command, "--ready-file", str(self._ready), *self._flags],
+                env={**own_environment(), **self._env, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C ends the test, which then ends the broker
+                start_new_session=True,  # Ctrl-C ends the program, which then ends the broker
             )
-        self.starts += 1
         return self.process
 
-    @property
-    def is_running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+    def _listeners(self) -> Sequence[str]:
+        return "--amqp-port", "0", "--native-port", "0", "--no-http", "--no-remoting"
 
     def kill(self) -> None:
         """End it by SIGKILL, and return when it is gone. No-op when it is."""
@@ -99,15 +110,15 @@ class BrokerProcess:
         return self.wait(STOP_SECONDS)
 
     def wait(self, seconds: float) -> int:
-        """The exit code; VerifyError when it does not end in time."""
+        """The exit code; ProcessError when it does not end in time."""
         assert self.process is not None
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise VerifyError(f"the broker did not end within {seconds:g} s") from None
+            raise ProcessError(f"the broker did not end within {seconds:g} s") from None
 
-    def __enter__(self) -> BrokerProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -123,18 +134,9 @@ class BrokerProcess:
         return " ".join(self.log()[-600:].split()) or "nothing"
 
 
-def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This very package, without the user's settings."""
+def own_environment() -> dict[str, str]:
+    """For programs that are to run this very package, without the user's settings."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     root = str(Path(headrace.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, plain.get("PYTHONPATH")]))
-    return {**plain, "PYTHONPATH": path, **extra}
-
-
-def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Poll; VerifyError naming ``what`` when it does not come true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise VerifyError(f"{what}: not within {seconds:g} s")
-        time.sleep(0.005)
+    return {**plain, "PYTHONPATH": path}
