@@ -10,9 +10,10 @@ import pika
 import pytest
 
 from headrace.bench.cases import Case
-from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.processes import memory
+from headrace.bench.target import AmqpAddress
 from headrace.testing import wait_for
 from headrace.testing.broker_process import BrokerProcess
 

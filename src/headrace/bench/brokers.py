@@ -14,11 +14,12 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Self
 
 import headrace
 from headrace.bench import processes
-from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpConnection
+from headrace.bench.target import AmqpAddress, MeasureError
 
 _START_SECONDS = 90
 _STOP_SECONDS = 30
@@ -82,6 +83,13 @@ class StartedBroker:
             self.stop()
             raise
         return time.monotonic() - begun
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         """Ends the process tree by its ids: asked first, then forced."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from typing import Any
 
 BACKLOG = 20_000  # messages a publisher may be ahead of its consumers
 BACKLOG_BYTES = 64 << 20
@@ -64,157 +65,107 @@ class Case:
         return max(100, min(BACKLOG, BACKLOG_BYTES // max(1, self.body)) // self.pairs)
 
 
+_BASE = Case(name="", about="")
+_ACKED = replace(_BASE, manual_ack=True, prefetch=PREFETCH)
+
+
+def _case(base: Case, name: str, about: str, **changes: Any) -> Case:  # noqa: ANN401 - fields
+    return replace(base, name=name, about=about, **changes)
+
+
 def _speed() -> list[Case]:
     ten = "ten queues, key changes with every message, consumer on another channel number"
+    tasks = replace(_ACKED, celery=True, prefetch=100)
+    fan = replace(_BASE, exchange="fanout", queues=10)
+    unbounded = replace(_ACKED, bounded=False, limit=3_000_000)
+    bindings = replace(_BASE, kind=CaseKind.BINDINGS, exchange="topic", consumers=0)
     return [
-        Case(name="publish", about="publish only", consumers=0, limit=3_000_000),
-        Case(name="auto-ack", about="publish, consume with automatic ack"),
-        Case(name="manual-ack", about="single acks, prefetch 250", manual_ack=True, prefetch=250),
-        Case(name="varied", about="auto-ack, every message of another size and id", varied=True),
-        Case(
-            name="varied-ack",
-            about="manual-ack, every message of another size and id",
-            varied=True,
-            manual_ack=True,
-            prefetch=PREFETCH,
+        _case(_BASE, "publish", "publish only", consumers=0, limit=3_000_000),
+        _case(_BASE, "auto-ack", "publish, consume with automatic ack"),
+        _case(_ACKED, "manual-ack", "single acks, prefetch 250"),
+        _case(_BASE, "varied", "auto-ack, every message of another size and id", varied=True),
+        _case(
+            _ACKED, "varied-ack", "manual-ack, every message of another size and id", varied=True
         ),
-        Case(name="ten-queues", about=f"{ten}, auto ack", queues=10, channel=7),
-        Case(
-            name="ten-queues-ack",
-            about=f"{ten}, single acks, prefetch 250, one message per write",
-            queues=10,
-            channel=7,
-            manual_ack=True,
-            prefetch=PREFETCH,
-            per_write=1,
+        _case(_BASE, "ten-queues", f"{ten}, auto ack", queues=10, channel=7),
+        _case(
+            replace(_ACKED, queues=10, channel=7, per_write=1),
+            "ten-queues-ack",
+            f"{ten}, single acks, prefetch 250, one message per write",
         ),
-        Case(name="one-per-write", about="auto ack, one message per write", per_write=1),
-        Case(
-            name="celery",
-            about="Celery's task messages, single acks, prefetch 100",
-            celery=True,
-            manual_ack=True,
-            prefetch=100,
+        _case(_BASE, "one-per-write", "auto ack, one message per write", per_write=1),
+        _case(tasks, "celery", "Celery's task messages, single acks, prefetch 100"),
+        _case(
+            replace(_BASE, pairs=250, per_write=10),
+            "many-connections",
+            "250 publishers, 250 queues, 250 consumers, auto ack, ten messages per write",
         ),
-        Case(
-            name="many-connections",
-            about="250 publishers, 250 queues, 250 consumers, auto ack, ten messages per write",
-            pairs=250,
-            per_write=10,
+        _case(fan, "fanout", "fanout exchange to ten queues, auto ack; deliveries are counted"),
+        _case(_BASE, "size-12", "auto ack, 12 B", body=12),
+        _case(_BASE, "size-1k", "auto ack, 1 KiB", body=1024),
+        _case(_BASE, "size-16k", "auto ack, 16 KiB", body=16_384),
+        _case(_BASE, "three-consumers", "one queue, three consumers, auto ack", consumers=3),
+        _case(
+            unbounded,
+            "flood",
+            "as manual-ack, but the publisher is held back by nothing but the broker",
         ),
-        Case(
-            name="fanout",
-            about="fanout exchange to ten queues, auto ack; deliveries are counted",
-            exchange="fanout",
-            queues=10,
-        ),
-        Case(name="size-12", about="auto ack, 12 B", body=12),
-        Case(name="size-1k", about="auto ack, 1 KiB", body=1024),
-        Case(name="size-16k", about="auto ack, 16 KiB", body=16_384),
-        Case(name="three-consumers", about="one queue, three consumers, auto ack", consumers=3),
-        Case(
-            name="flood",
-            about="as manual-ack, but the publisher is held back by nothing but the broker",
-            manual_ack=True,
-            prefetch=PREFETCH,
-            bounded=False,
-            limit=3_000_000,
-        ),
-        Case(name="latency", about="2,000 messages/s, auto ack", kind=CaseKind.LATENCY),
-        Case(
-            name="topic-bindings",
-            about="10,000 topic bindings against 10, 100,000 distinct keys, publish only",
-            kind=CaseKind.BINDINGS,
-            exchange="topic",
-            consumers=0,
-            distinct_keys=100_000,
-            limit=1_000_000,
+        _case(_BASE, "latency", "2,000 messages/s, auto ack", kind=CaseKind.LATENCY),
+        _case(
+            replace(bindings, distinct_keys=100_000, limit=1_000_000),
+            "topic-bindings",
+            "10,000 topic bindings against 10, 100,000 distinct keys, publish only",
         ),
     ]
 
 
 def _durable() -> list[Case]:
-    base = Case(name="", about="", group="durable", durable=True, consumers=0, window=WINDOW)
-    fan = "fanout exchange to ten durable queues"
+    base = replace(_BASE, group="durable", durable=True, consumers=0, window=WINDOW)
+    acked = replace(base, consumers=1, manual_ack=True, prefetch=PREFETCH)
+    fan = replace(base, exchange="fanout", queues=10, limit=500_000)
     return [
-        replace(base, name="persistent-confirm", about="confirms, window 1000", limit=2_000_000),
-        replace(
-            base,
-            name="persistent-roundtrip",
-            about="confirms, window 1000, single acks, prefetch 250",
-            consumers=1,
-            manual_ack=True,
-            prefetch=PREFETCH,
+        _case(base, "persistent-confirm", "confirms, window 1000", limit=2_000_000),
+        _case(acked, "persistent-roundtrip", "confirms, window 1000, single acks, prefetch 250"),
+        _case(base, "persistent-window-1", "each publish waits for its confirm", window=1),
+        _case(
+            fan,
+            "fanout-durable",
+            "fanout exchange to ten durable queues, confirms, window 1000; publishes are counted",
         ),
-        replace(
-            base, name="persistent-window-1", about="each publish waits for its confirm", window=1
-        ),
-        replace(
-            base,
-            name="fanout-durable",
-            about=f"{fan}, confirms, window 1000; publishes are counted",
-            exchange="fanout",
-            queues=10,
-            limit=500_000,
-        ),
-        replace(
-            base,
-            name="celery-persistent",
-            about="Celery's task messages, no confirms (its default), single acks, prefetch 100",
-            celery=True,
-            window=0,
-            consumers=1,
-            manual_ack=True,
-            prefetch=100,
+        _case(
+            replace(acked, celery=True, window=0, prefetch=100),
+            "celery-persistent",
+            "Celery's task messages, no confirms (its default), single acks, prefetch 100",
         ),
     ]
 
 
 def _scale() -> list[Case]:
     """What a message costs when there is a lot besides: compare the pairs, not the brokers."""
-    base = Case(
-        name="",
-        about="",
-        group="scale",
-        durable=True,
-        window=WINDOW,
-        manual_ack=True,
-        prefetch=PREFETCH,
-    )
+    base = replace(_ACKED, group="scale", durable=True, window=WINDOW)
     flow = "persistent, confirms, single acks"
     return [
-        replace(base, name="depth-10k", about=f"{flow}; 10,000 waiting", standing=10_000),
-        replace(base, name="depth-1m", about=f"{flow}; 1,000,000 waiting", standing=1_000_000),
-        replace(base, name="queues-10", about=f"{flow}; 10 other durable queues", others=10),
-        replace(
-            base, name="queues-10k", about=f"{flow}; 10,000 other durable queues", others=10_000
-        ),
+        _case(base, "depth-10k", f"{flow}; 10,000 waiting", standing=10_000),
+        _case(base, "depth-1m", f"{flow}; 1,000,000 waiting", standing=1_000_000),
+        _case(base, "queues-10", f"{flow}; 10 other durable queues", others=10),
+        _case(base, "queues-10k", f"{flow}; 10,000 other durable queues", others=10_000),
     ]
 
 
 def _memory() -> list[Case]:
-    base = Case(name="", about="", group="memory", kind=CaseKind.MEMORY, limit=1_000_000)
+    base = replace(_BASE, group="memory", kind=CaseKind.MEMORY, limit=1_000_000)
     return [
-        replace(base, name="idle", about="fresh start, nothing connected", kind=CaseKind.IDLE),
-        replace(
-            base,
-            name="million-ready",
-            about="1,000,000 x 100 B waiting in one queue",
-            consumers=0,
+        _case(base, "idle", "fresh start, nothing connected", kind=CaseKind.IDLE),
+        _case(base, "million-ready", "1,000,000 x 100 B waiting in one queue", consumers=0),
+        _case(
+            replace(base, manual_ack=True, settles=False),
+            "million-unacked",
+            "1,000,000 x 100 B delivered on one channel, none acknowledged",
         ),
-        replace(
-            base,
-            name="million-unacked",
-            about="1,000,000 x 100 B delivered on one channel, none acknowledged",
-            manual_ack=True,
-            settles=False,
-        ),
-        replace(
-            base,
-            name="distinct-keys",
-            about="1,000,000 distinct keys through a topic exchange (binding #), consumed",
-            exchange="topic",
-            distinct_keys=1_000_000,
+        _case(
+            replace(base, exchange="topic", distinct_keys=1_000_000),
+            "distinct-keys",
+            "1,000,000 distinct keys through a topic exchange (binding #), consumed",
         ),
     ]
 

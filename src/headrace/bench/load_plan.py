@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.bench.cases import WRITE_BYTES, Case
-from headrace.bench.load import contents, frames
+from headrace.bench.load import contents
 from headrace.bench.load.amqp_connection import AmqpConnection
+from headrace.wire.amqp.method_codec import method_frame
+from headrace.wire.amqp.methods import BasicDeliver, BasicPublish
 
 _KEYS_PER_BLOCK = 100_000
 MATCHING = "m.*.end"
@@ -109,8 +111,8 @@ class LoadPlan:
         return PublishBlock(b"".join(parts), size)
 
     def _publish(self, key: str, number: int) -> bytes:
-        content = self._contents[number % len(self._contents)]
-        return frames.publish(self.exchange, key, content.properties, content.body)
+        method = method_frame(1, BasicPublish(exchange=self.exchange, routing_key=key))
+        return method + self._contents[number % len(self._contents)]
 
     # -- deliveries ----------------------------------------------------------------------------
 
@@ -126,13 +128,11 @@ class LoadPlan:
             key = ""
         elif self.exchange:
             key = distinct_keys(0, 1)[0]
-        content = self._contents[0]
-        return len(
-            frames.delivery(self.tags[0], 1, self.exchange, key, content.properties, content.body)
-        )
+        method = method_frame(1, BasicDeliver(self.tags[0], 1, False, self.exchange, key))
+        return len(method) + len(self._contents[0])
 
 
-def _contents(case: Case) -> list[contents.Content]:
+def _contents(case: Case) -> list[bytes]:
     if case.celery:
         return contents.celery(persistent=case.durable)
     if case.varied:

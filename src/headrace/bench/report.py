@@ -6,39 +6,35 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from headrace.bench import processes
 from headrace.bench.brokers import search_path
 from headrace.bench.cases import BACKLOG, WRITE_BYTES, CaseKind
-from headrace.bench.errors import MeasureError
 from headrace.bench.runner import CaseResult
-from headrace.bench.target import Timing
+from headrace.bench.target import MeasureError, Timing
 
 _SATURATED = 0.85  # cores; above it the generator, not the broker, may set the rate
 _DISTURBED = 0.2  # cores used by neither broker nor generator
 
-Row = list[str]
+Cell = Callable[[str, CaseResult], str]
+"""What a column shows of a case for one broker."""
+Column = tuple[str, Callable[[CaseResult], str]]
 
 
 def tables(outcomes: list[CaseResult], names: list[str]) -> str:
     """All tables that have a row, failures last."""
-    kinds = (
-        ("Throughput", _flow_head, _flow_row, (CaseKind.FLOW,)),
-        ("Topic bindings (10,000 against 10)", _binding_head, _binding_row, (CaseKind.BINDINGS,)),
-        ("Latency, ms", _latency_head, _latency_row, (CaseKind.LATENCY,)),
-        (
-            "Memory, MB: anonymous (all resident)",
-            _memory_head,
-            _memory_row,
-            (CaseKind.IDLE, CaseKind.MEMORY),
-        ),
-    )
     parts = [
-        _table(title, head(names), [row(one, names) for one in outcomes if one.case.kind in kind])
-        for title, head, row, kind in kinds
+        _table(title, columns(names), [one for one in outcomes if one.case.kind in kinds])
+        for title, kinds, columns in (
+            ("Throughput", (CaseKind.FLOW,), _flow),
+            ("Topic bindings (10,000 against 10)", (CaseKind.BINDINGS,), _bindings),
+            ("Latency, ms", (CaseKind.LATENCY,), _latency),
+            ("Memory, MB: anonymous (all resident)", (CaseKind.IDLE, CaseKind.MEMORY), _memory),
+        )
     ]
     parts += [_shares(outcomes, names), _notes(outcomes, names), _failures(outcomes)]
     return "\n\n".join(part for part in parts if part)
@@ -64,91 +60,83 @@ def _entry(outcome: CaseResult, names: list[str]) -> dict[str, object]:
     }
 
 
-# -- rows --------------------------------------------------------------------------------------
+# -- columns -----------------------------------------------------------------------------------
 
 
-def _flow_head(names: list[str]) -> Row:
-    rates, costs = [f"{n} msg/s" for n in names], [f"{n} us" for n in names]
-    return ["case", *rates, *_ratio_head(names), *costs]
+def _flow(names: list[str]) -> list[Column]:
+    rates = _each(names, ("msg/s", _median(",.0f")))
+    return [_name("case"), *rates, *_ratio(names), *_each(names, ("us", _median(".2f", "cpu_us")))]
 
 
-def _flow_row(outcome: CaseResult, names: list[str]) -> Row:
-    rates = [_number(outcome.median(name), ",.0f") for name in names]
-    costs = [_number(outcome.median_of(name, lambda f: f.cpu_us), ".2f") for name in names]
-    return [outcome.case.name, *rates, *_ratio(outcome, names), *costs]
+def _bindings(names: list[str]) -> list[Column]:
+    few, many = _median(",.0f", "few_rate"), _median(",.0f")
+    rates = _each(names, ("10", few), ("10,000", many), ("kept", _median(".0%", "many_per_few")))
+    costs = (_median(".2f", "few_cpu_us"), _median(".2f", "cpu_us"))
+
+    def cost(one: CaseResult) -> str:
+        return ", ".join(f"{n} CPU {costs[0](n, one)} -> {costs[1](n, one)} us" for n in names)
+
+    return [_name(""), *rates, *_ratio(names), ("", cost)]
 
 
-def _notes(outcomes: list[CaseResult], names: list[str]) -> str:
-    found = [(o.case.name, _doubts(o, names)) for o in outcomes]
-    lines = [f"note {name}: {doubts}" for name, doubts in found if doubts]
-    return "\n".join(lines)
+def _latency(names: list[str]) -> list[Column]:
+    times = [(time, _median(".2f", f"{time}_ms")) for time in ("p50", "p99", "max")]
+    return [_name("case"), *_each(names, *times), *_ratio(names)]
 
 
-def _doubts(outcome: CaseResult, names: list[str]) -> str:
-    """What else than the broker may have set the rate."""
-    doubts = []
-    for name in names:
-        generator = outcome.median_of(name, lambda f: f.generator_cores) or 0
-        broker = outcome.median_of(name, lambda f: f.broker_cores)
-        if broker is not None and generator > _SATURATED > broker:
-            doubts.append(f"{name}: generator at its limit")
-        other = outcome.median_of(name, lambda f: f.other_cores) or 0
-        if other > _DISTURBED:
-            doubts.append(f"{name}: others used {other:.1f} cores")
-        if outcome.undurable(name):
-            doubts.append(f"{name}: NOT DURABLE, confirmed without writing to disk, no ratio")
-    return "; ".join(doubts)
+def _memory(names: list[str]) -> list[Column]:
+    def held(name: str, outcome: CaseResult) -> str:
+        anonymous, resident = outcome.median(name), outcome.median(name, "rss_mb")
+        return "-" if anonymous is None else f"{anonymous:,.0f} ({resident:,.0f})"
+
+    sizes = _each(names, ("held", held), ("growth", _median("+,.0f", "growth_mb")))
+    starts = _each(names, ("start s", _median(".2f", "start_seconds")))
+    return [_name("case"), *sizes, *_ratio(names), *starts]
 
 
-def _binding_head(names: list[str]) -> Row:
-    return ["", *(f"{n} {w}" for n in names for w in ("10", "10,000", "kept")), *_ratio_head(names)]
+def _name(title: str) -> Column:
+    return title, lambda outcome: outcome.case.name
 
 
-def _binding_row(outcome: CaseResult, names: list[str]) -> Row:
-    cells = []
-    for name in names:
-        cells.append(_number(outcome.median(name, "few_rate"), ",.0f"))
-        cells.append(_number(outcome.median(name), ",.0f"))
-        cells.append(_number(outcome.median(name, "many_per_few"), ".0%"))
-    costs = ", ".join(_binding_costs(outcome, names))
-    return [outcome.case.name, *cells, *_ratio(outcome, names), costs]
+def _each(names: list[str], *cells: tuple[str, Cell]) -> list[Column]:
+    """These columns for each broker."""
+    return [(f"{n} {title}", partial(cell, n)) for n in names for title, cell in cells]
 
 
-def _binding_costs(outcome: CaseResult, names: list[str]) -> list[str]:
-    return [
-        f"{name} CPU {_number(outcome.median(name, 'few_cpu_us'), '.2f')} -> "
-        f"{_number(outcome.median_of(name, lambda f: f.cpu_us), '.2f')} us"
-        for name in names
+def _median(form: str, figure: str = "value") -> Cell:
+    return lambda name, outcome: _number(outcome.median(name, figure), form)
+
+
+def _ratio(names: list[str]) -> list[Column]:
+    if len(names) < 2:
+        return []
+
+    def ratio(outcome: CaseResult) -> str:
+        return "failed" if outcome.failed else _number(outcome.ratio(*names[:2]), ".2f")
+
+    return [("ratio", ratio)]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _table(title: str, columns: list[Column], outcomes: list[CaseResult]) -> str:
+    """Plain text, first column to the left, the rest to the right; nothing when there is no row."""
+    if not outcomes:
+        return ""
+    full = [[head for head, _ in columns]]
+    full += [[cell(outcome) for _, cell in columns] for outcome in outcomes]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    lines = [
+        "  ".join([first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]).rstrip()
+        for first, *rest in full
     ]
+    rule = "-" * max(map(len, lines))
+    return "\n".join([title, rule, lines[0], rule, *lines[1:]])
 
 
-def _latency_head(names: list[str]) -> Row:
-    return [
-        "case",
-        *(f"{n} {w}" for n in names for w in ("p50", "p99", "max")),
-        *_ratio_head(names),
-    ]
-
-
-def _latency_row(outcome: CaseResult, names: list[str]) -> Row:
-    keys = ("p50_ms", "p99_ms", "max_ms")
-    cells = [_number(outcome.median(name, key), ".2f") for name in names for key in keys]
-    return [outcome.case.name, *cells, *_ratio(outcome, names)]
-
-
-def _memory_head(names: list[str]) -> Row:
-    columns = [f"{n} {w}" for n in names for w in ("held", "growth")]
-    return ["case", *columns, *_ratio_head(names), *(f"{n} start s" for n in names)]
-
-
-def _memory_row(outcome: CaseResult, names: list[str]) -> Row:
-    cells = []
-    for name in names:
-        held, resident = outcome.median(name), outcome.median(name, "rss_mb")
-        cells.append("-" if held is None else f"{held:,.0f} ({resident:,.0f})")
-        cells.append(_number(outcome.median(name, "growth_mb"), "+,.0f"))
-    starts = [_number(outcome.median(name, "start_seconds"), ".2f") for name in names]
-    return [outcome.case.name, *cells, *_ratio(outcome, names), *starts]
+# -- below the tables --------------------------------------------------------------------------
 
 
 def _shares(outcomes: list[CaseResult], names: list[str]) -> str:
@@ -170,39 +158,26 @@ def _failures(outcomes: list[CaseResult]) -> str:
     )
 
 
-# -- cells -------------------------------------------------------------------------------------
+def _notes(outcomes: list[CaseResult], names: list[str]) -> str:
+    found = [(o.case.name, _doubts(o, names)) for o in outcomes]
+    lines = [f"note {name}: {doubts}" for name, doubts in found if doubts]
+    return "\n".join(lines)
 
 
-def _ratio_head(names: list[str]) -> Row:
-    return ["ratio"] if len(names) > 1 else []
-
-
-def _ratio(outcome: CaseResult, names: list[str]) -> Row:
-    if len(names) < 2:
-        return []
-    return ["failed" if outcome.failed else _number(outcome.ratio(names[0], names[1]), ".2f")]
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
-
-
-def _table(title: str, head: Row, rows: Sequence[Row]) -> str:
-    """Plain text, first column to the left, the rest to the right; nothing when there is no row."""
-    if not rows:
-        return ""
-    count = max(map(len, [head, *rows]))
-    full = [[*row, *[""] * (count - len(row))] for row in [head, *rows]]
-    widths = [max(len(row[column]) for row in full) for column in range(count)]
-    lines = [_line(row, widths) for row in full]
-    rule = "-" * max(map(len, lines))
-    return "\n".join([title, rule, lines[0], rule, *lines[1:]])
-
-
-def _line(row: Row, widths: list[int]) -> str:
-    cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-    cells[0] = row[0].ljust(widths[0])
-    return "  ".join(cells).rstrip()
+def _doubts(outcome: CaseResult, names: list[str]) -> str:
+    """What else than the broker may have set the rate."""
+    doubts = []
+    for name in names:
+        generator = outcome.median(name, "generator_cores") or 0
+        broker = outcome.median(name, "broker_cores")
+        if broker is not None and generator > _SATURATED > broker:
+            doubts.append(f"{name}: generator at its limit")
+        other = outcome.median(name, "other_cores") or 0
+        if other > _DISTURBED:
+            doubts.append(f"{name}: others used {other:.1f} cores")
+        if outcome.undurable(name):
+            doubts.append(f"{name}: NOT DURABLE, confirmed without writing to disk, no ratio")
+    return "; ".join(doubts)
 
 
 def describe(

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.bench.cases import Case, CaseKind
-from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load.latency import measure_latency
 from headrace.bench.load.memory_usage import measure_idle, measure_memory
 from headrace.bench.load.throughput import measure_bindings, measure_flow
-from headrace.bench.target import Figure, Target, Timing
+from headrace.bench.target import Figure, MeasureError, Target, Timing
 
 _SMALLER_IS_BETTER = (CaseKind.LATENCY, CaseKind.MEMORY, CaseKind.IDLE)
 
@@ -29,15 +28,10 @@ class CaseResult:
     def failed(self) -> bool:
         return bool(self.failures)
 
-    def median(self, name: str, detail: str = "") -> float | None:
-        """Median over the rounds of the value, or of one of the details."""
-        figures = self.figures.get(name, [])
-        found = [f.details.get(detail) if detail else f.value for f in figures]
+    def median(self, name: str, figure: str = "value") -> float | None:
+        """Median over the rounds of a field of `Figure`, or of one of the details."""
+        found = [one.get(figure) for one in self.figures.get(name, [])]
         known = [value for value in found if value is not None]
-        return statistics.median(known) if known else None
-
-    def median_of(self, name: str, read: Callable[[Figure], float | None]) -> float | None:
-        known = [value for f in self.figures.get(name, []) if (value := read(f)) is not None]
         return statistics.median(known) if known else None
 
     def undurable(self, name: str) -> bool:

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from headrace.bench.load.amqp_connection import AmqpAddress
+from headrace.errors import BrokerError
+
+
+class MeasureError(BrokerError):
+    """The figure does not exist; the case is reported as failed with this text."""
+
+
+class AmqpAddress(NamedTuple):
+    """Where a broker listens, and how to log in."""
+
+    host: str
+    port: int
+    user: str = "guest"
+    password: str = "guest"
+    vhost: str = "/"
 
 
 class Target(Protocol):
@@ -54,3 +68,8 @@ class Figure:
     generator_cores: float | None = None
     other_cores: float | None = None
     details: dict[str, float] = field(default_factory=dict)
+
+    def get(self, name: str) -> float | None:
+        """A field, or one of the details."""
+        found: float | None = self.details.get(name, getattr(self, name, None))
+        return found

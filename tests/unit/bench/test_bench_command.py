@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.bench.cases import CASES
-from headrace.bench.load.amqp_connection import AmqpAddress
+from headrace.bench.target import AmqpAddress
 from headrace.cli.run.bench import _address, bench
 
 

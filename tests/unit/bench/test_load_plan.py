@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pika.frame
 import pytest
+from pika.frame import Method
+from pika.spec import Basic
 
 from headrace.bench.cases import CASES
-from headrace.bench.load import frames
 from headrace.bench.load_plan import LoadPlan, PublishBlock, distinct_keys, other_patterns
 
 
@@ -61,13 +62,11 @@ def test_the_delivery_has_the_publishs_content(name: str) -> None:
     )
     block = next(plan.blocks(0))
     key = keys_of(block, 1)[0]
-    method = frames.method(
-        1, 60, 40, b"\0\0" + frames.short(plan.exchange) + frames.short(key) + b"\0"
-    )
-    deliver = b"\4c000" + bytes(9) + frames.short(plan.exchange) + frames.short(key)
+    publish = Basic.Publish(exchange=plan.exchange, routing_key=key)
+    deliver = Basic.Deliver("c000", 1, False, plan.exchange, key)
 
-    expected = block.size - len(method) + len(frames.method(1, 60, 60, deliver))
-    assert plan.delivery_size == expected
+    content = block.size - len(Method(1, publish).marshal())
+    assert plan.delivery_size == len(Method(1, deliver).marshal()) + content
 
 
 def test_no_other_pattern_matches_a_key() -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from headrace.bench import runner
 from headrace.bench.cases import CASES, Case
-from headrace.bench.errors import MeasureError
 from headrace.bench.runner import BenchRunner, CaseResult, estimate
-from headrace.bench.target import Figure, Target, Timing
+from headrace.bench.target import Figure, MeasureError, Target, Timing
 
 
 class FakeTarget:

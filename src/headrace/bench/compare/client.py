@@ -6,15 +6,18 @@ Both sides are programs as a user writes them, in one process each time; what co
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
-from headrace.bench.compare import pika_client
+import pika  # type: ignore[import-untyped]
+from pika.adapters.select_connection import SelectConnection  # type: ignore[import-untyped]
+
 from headrace.bench.compare.ratio import MeasureSetup, RatioResult
 from headrace.client import BasicProperties, Channel
 from headrace.client.aio import connect
@@ -22,6 +25,8 @@ from headrace.client.aio import connect
 BODY: Final = b"x" * 100
 BATCH: Final = 500
 PREFETCH: Final = 1000
+OUTSTANDING: Final = 100  # publishes of pika
+_LOOK: Final = 100  # deliveries to pika between two looks at the clock
 ROUNDS: Final = 3
 _PERSISTENT: Final = {"delivery_mode": 2}
 _FILL: Final = 10_000  # messages in a call
@@ -29,57 +34,69 @@ _OURS, _PIKAS = 250_000, 60_000  # more than either side consumes in a second
 _numbers = count(1)
 
 
-# -- cases -----------------------------------------------------------------------------------------
+CASES: Final[dict[str, Callable[[MeasureSetup], RatioResult]]] = {}
 
 
-def publish(setup: MeasureSetup) -> RatioResult:
-    """Batches of 500, two under way / SelectConnection, confirms, 100 outstanding."""
-    return _compared("publish", setup, _publish_batches, _publish_with_pika, ">= 5", publish)
+def _case(
+    name: str, theirs: Callable[[MeasureSetup], float], wanted: str
+) -> Callable[[Callable[[MeasureSetup], float]], None]:
+    """Our side of a case, whose docstring says what is compared with what."""
 
+    def declare(ours: Callable[[MeasureSetup], float]) -> None:
+        @functools.wraps(ours)
+        def measure(setup: MeasureSetup) -> RatioResult:
+            # In turn, so that a noisy minute hits both.
+            rounds = [(theirs(setup), ours(setup)) for _ in range(ROUNDS)]
+            about = (ours.__doc__ or "").removesuffix(".")
+            first, second = median(one[1] for one in rounds), median(one[0] for one in rounds)
+            return RatioResult(name, first, second, wanted, "messages/s", about)
 
-def consume(setup: MeasureSetup) -> RatioResult:
-    """deliveries(), each acknowledged / SelectConnection, each acknowledged."""
-    return _compared("consume", setup, _consume_stream, _consume_with_pika, ">= 4", consume)
+        CASES[name] = measure
 
-
-def consume_callback(setup: MeasureSetup) -> RatioResult:
-    """basic_consume(), acknowledged in the callback / SelectConnection, the same."""
-    sides = _consume_callbacks, _consume_with_pika
-    return _compared("consume-callback", setup, *sides, "shown", consume_callback)
-
-
-def consume_aio(setup: MeasureSetup) -> RatioResult:
-    """basic_consume() of asyncio, with a coroutine function / SelectConnection."""
-    return _compared("consume-aio", setup, _consume_aio, _consume_with_pika, "shown", consume_aio)
-
-
-CASES: Final[dict[str, Callable[[MeasureSetup], RatioResult]]] = {
-    "publish": publish,
-    "consume": consume,
-    "consume-callback": consume_callback,
-    "consume-aio": consume_aio,
-}
-
-
-def _compared(
-    case: str,
-    setup: MeasureSetup,
-    ours: Callable[[MeasureSetup], float],
-    pika: Callable[[MeasureSetup], float],
-    wanted: str,
-    about: Callable[[MeasureSetup], RatioResult],
-) -> RatioResult:
-    """In turn, so that a noisy minute hits both."""
-    rounds = [(pika(setup), ours(setup)) for _ in range(ROUNDS)]
-    text = (about.__doc__ or "").splitlines()[0].rstrip(".")
-    first, second = median(one[1] for one in rounds), median(one[0] for one in rounds)
-    return RatioResult(case, first, second, wanted, "messages/s", text)
+    return declare
 
 
 # -- publishing ------------------------------------------------------------------------------------
 
 
+def _publish_with_pika(setup: MeasureSetup) -> float:
+    """Confirmed messages per second, with so many outstanding."""
+    properties = pika.BasicProperties(delivery_mode=2)
+    sent = confirmed = 0
+    begun = rate = 0.0
+
+    def ready(channel: Any) -> None:  # noqa: ANN401 - of pika, which has no types
+        def fill() -> None:
+            nonlocal sent
+            while sent - confirmed < OUTSTANDING:
+                channel.basic_publish("", name, BODY, properties)
+                sent += 1
+
+        def confirm(frame: Any) -> None:  # noqa: ANN401
+            nonlocal confirmed, rate
+            confirmed = max(confirmed, frame.method.delivery_tag)
+            elapsed = time.monotonic() - begun
+            if elapsed < setup.seconds:
+                fill()
+            elif channel.is_open:
+                rate = confirmed / elapsed
+                channel.connection.close()
+
+        def start(_: object) -> None:
+            nonlocal begun
+            begun = time.monotonic()
+            fill()
+
+        channel.confirm_delivery(confirm, callback=start)
+
+    with _queue(setup) as (_, name):
+        _drive(setup, ready)
+    return rate
+
+
+@_case("publish", _publish_with_pika, ">= 5")
 def _publish_batches(setup: MeasureSetup) -> float:
+    """Batches of 500, two under way / SelectConnection, confirms, 100 outstanding."""
     with _queue(setup) as (channel, name):
         batch = [("", name, _PERSISTENT, BODY)] * BATCH
         begun, confirmed = time.monotonic(), 0
@@ -92,15 +109,51 @@ def _publish_batches(setup: MeasureSetup) -> float:
         return confirmed / (time.monotonic() - begun)
 
 
-def _publish_with_pika(setup: MeasureSetup) -> float:
-    with _queue(setup) as (_, name):
-        return pika_client.publish(setup.broker.address[1], name, BODY, setup.seconds)
-
-
 # -- consuming -------------------------------------------------------------------------------------
 
 
+def _consume_with_pika(setup: MeasureSetup) -> float:
+    """Messages per second, each acknowledged."""
+    taken = 0
+    begun = rate = 0.0
+
+    def ready(channel: Any) -> None:  # noqa: ANN401
+        def message(_: object, method: Any, properties: object, body: bytes) -> None:  # noqa: ANN401
+            nonlocal taken, rate
+            channel.basic_ack(method.delivery_tag)
+            taken += 1
+            if taken % _LOOK == 0:
+                elapsed = time.monotonic() - begun
+                if (elapsed > setup.seconds or taken >= total) and channel.is_open:
+                    rate = taken / elapsed
+                    channel.connection.close()
+
+        nonlocal begun
+        channel.basic_qos(prefetch_count=PREFETCH)
+        begun = time.monotonic()
+        channel.basic_consume(name, message)
+
+    total = _filled(setup, _PIKAS)
+    with _queue(setup, _PIKAS) as (_, name):
+        _drive(setup, ready)
+    return rate
+
+
+def _drive(setup: MeasureSetup, ready: Callable[[Any], None]) -> None:
+    """Until the connection is closed; ``ready`` gets its channel when that is open."""
+    connection = SelectConnection(
+        pika.ConnectionParameters("127.0.0.1", setup.broker.address.port),
+        on_open_callback=lambda opened: opened.channel(on_open_callback=ready),
+        # The socket is closed by what waits in the loop at this moment.
+        on_close_callback=lambda closed, _: closed.ioloop.call_later(0.01, closed.ioloop.stop),
+    )
+    connection.ioloop.start()
+    connection.ioloop.close()
+
+
+@_case("consume", _consume_with_pika, ">= 4")
 def _consume_stream(setup: MeasureSetup) -> float:
+    """deliveries(), each acknowledged / SelectConnection, each acknowledged."""
     with _queue(setup, _OURS) as (channel, name):
         channel.basic_qos(PREFETCH)
         meter = _Meter(setup, _OURS)
@@ -111,7 +164,9 @@ def _consume_stream(setup: MeasureSetup) -> float:
         return meter.rate
 
 
+@_case("consume-callback", _consume_with_pika, "shown")
 def _consume_callbacks(setup: MeasureSetup) -> float:
+    """basic_consume(), acknowledged in the callback / SelectConnection, the same."""
     with _queue(setup, _OURS) as (channel, name):
         channel.basic_qos(PREFETCH)
         meter, done = _Meter(setup, _OURS), threading.Event()
@@ -127,7 +182,9 @@ def _consume_callbacks(setup: MeasureSetup) -> float:
         return meter.rate
 
 
+@_case("consume-aio", _consume_with_pika, "shown")
 def _consume_aio(setup: MeasureSetup) -> float:
+    """basic_consume() of asyncio, with a coroutine function / SelectConnection."""
     with _queue(setup, _OURS) as (_, name):
         return asyncio.run(_consume_coroutines(setup, name))
 
@@ -147,12 +204,6 @@ async def _consume_coroutines(setup: MeasureSetup, name: str) -> float:
         async with asyncio.timeout(setup.seconds + 60):
             await done.wait()
         return meter.rate
-
-
-def _consume_with_pika(setup: MeasureSetup) -> float:
-    with _queue(setup, _PIKAS) as (_, name):
-        total = _filled(setup, _PIKAS)
-        return pika_client.consume(setup.broker.address[1], name, PREFETCH, total, setup.seconds)
 
 
 class _Meter:

@@ -1,13 +1,17 @@
-"""Two figures of one run and what their ratio is to be; how fast a step is."""
+"""Two figures of one run and what their ratio is to be; steps, and how fast they are."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from headrace.bench.brokers import HeadraceBroker
-from headrace.client import ConnectionFactory
+from headrace.client import Connection, ConnectionFactory
+from headrace.client.core.requests import ClientRequest
+from headrace.wire.native.payloads import Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,25 @@ class RatioResult:
         if sign == "shown":
             return True
         return self.ratio >= float(bound) if sign == ">=" else self.ratio <= float(bound)
+
+
+def appending(
+    connection: Connection, topic: str, batch: list[dict[str, object]], under_way: int
+) -> Callable[[], int]:
+    """A step: one more append under way; how many messages were confirmed.
+
+    The messages are packed again for each.
+    """
+    state = connection.create_channel().state
+    fields = {"topic": topic, "token": "bench", "batch": batch}
+    waiting: deque[Future[int]] = deque()
+
+    def step() -> int:
+        call = ClientRequest(Op.APPEND, dict(fields), lambda reply: len(reply["ids"]))
+        waiting.append(connection.submit(state, call))
+        return waiting.popleft().result() if len(waiting) > under_way else 0
+
+    return step
 
 
 def rate(seconds: float, step: Callable[[], int], warm_up: int) -> float:

@@ -4,21 +4,21 @@ the client of PyPI. Two figures of one broker in one run; what counts is their r
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from headrace.bench import processes
-from headrace.bench.compare import remoting_connection
-from headrace.bench.compare.ratio import MeasureSetup, RatioResult, rate
-from headrace.bench.errors import MeasureError
-from headrace.client.core.requests import ClientRequest, nothing
+from headrace.bench.compare.ratio import MeasureSetup, RatioResult, appending, rate
+from headrace.bench.target import MeasureError
 from headrace.rocketmq import (
     ConcurrentConsumer,
     ConsumeFromWhere,
@@ -28,15 +28,22 @@ from headrace.rocketmq import (
     MessageExt,
     Producer,
     ProducerConfig,
+    SendResult,
 )
-from headrace.store.topics.types import ConsumerSpec, Entry
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.topics.remote_engine import RemoteEngine
-from headrace.wire.native.payloads import Op
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.frames import Reader, command_bytes
+from headrace.wire.remoting.headers.pull import PullMessage
+from headrace.wire.remoting.headers.send import SendMessage
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 
 BODY: Final = b"x" * 100
 FILLED: Final = 50_000  # messages that are there to be read
 UNDER_WAY: Final = 16  # requests that wait for an answer
 PULL: Final = 32
+SUBSCRIPTION: Final = 4  # flag of a pull that says what it wants
 _PYPI_CLIENT: Final = Path(__file__).with_name("rocketmq_pypi.py")
 _WARM_UP: Final = 50  # sends
 _numbers = count(1)
@@ -49,42 +56,83 @@ def _namesrv(setup: MeasureSetup) -> str:
 def _new_topic(setup: MeasureSetup) -> str:
     """A topic with one queue."""
     name = f"bench_{next(_numbers)}"
-    with _native(setup) as client:
-        client.declare(name)
+    with _engine(setup) as engine:
+        engine.create(TopicSpec(name))
     return name
 
 
 @contextmanager
-def _native(setup: MeasureSetup) -> Iterator[NativeClient]:
+def _engine(setup: MeasureSetup) -> Iterator[RemoteEngine]:
+    """The native protocol."""
     with setup.factory.new_connection() as connection:
-        yield NativeClient(RemoteEngine(connection))
+        yield RemoteEngine(connection)
 
 
-class NativeClient:
-    """A few words of the native protocol."""
+class RemotingConnection:
+    """One connection."""
 
-    def __init__(self, engine: RemoteEngine) -> None:
-        self.engine = engine
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), 30)
+        self._reader = Reader()
+        self._opaques = count(1)
+        self._answered = 0
 
-    def declare(self, topic: str) -> None:
-        connection = self.engine._connection
-        call = ClientRequest(Op.TOPIC_DECLARE, {"name": topic}, nothing)
-        connection.call(self.engine._channel.state, call)
+    def __enter__(self) -> RemotingConnection:
+        return self
 
-    def append(self, topic: str, batch: int) -> Callable[[], int]:
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def sending(self, topic: str, body: bytes, batch: int, under_way: int) -> Callable[[], int]:
         """A step: one more request under way; how many messages were confirmed."""
-        connection, state = self.engine._connection, self.engine._channel.state
-        fields = {"topic": topic, "token": "bench", "batch": [{"body": BODY}] * batch}
-        under_way = deque[object]()
+        properties = b"UNIQ_KEY\x010123456789ABCDEF0123456789ABCDEF\x02"
+        text = properties.decode()
+        header = SendMessage("bench", topic, 0, 0, 1, properties=text, batch=batch > 1)
+        code, data = RequestCode.SEND_MESSAGE_V2, body
+        if batch > 1:
+            code = RequestCode.SEND_BATCH_MESSAGE
+            data = batch_bytes([BatchElement(0, body, properties)] * batch)
+        frame = command_bytes(Command(code, header.ext_v2(), data, opaque=1))
+        waiting = 0
 
         def step() -> int:
-            call = ClientRequest(Op.APPEND, dict(fields), lambda reply: len(reply["ids"]))
-            under_way.append(connection.submit(state, call))
-            if len(under_way) <= UNDER_WAY:
+            nonlocal waiting
+            self._socket.sendall(frame)
+            waiting += 1
+            if waiting < under_way:
                 return 0
-            return int(under_way.popleft().result())  # type: ignore[attr-defined]
+            answers = self._receive()
+            waiting -= len(answers)
+            return len(answers) * batch
 
         return step
+
+    def pulling(self, topic: str, size: int, end: int) -> Callable[[], int]:
+        """A step: one pull; how many messages came. At the end it begins again."""
+        at = 0
+
+        def step() -> int:
+            nonlocal at
+            header = PullMessage("bench", topic, 0, at, size, SUBSCRIPTION, subscription="*")
+            request = Command(header.CODE, header.ext(), opaque=next(self._opaques))
+            self._socket.sendall(command_bytes(request))
+            (answer,) = self._receive()
+            following = int(answer.ext["nextBeginOffset"])
+            done, at = following - at, following if following < end else 0
+            return done
+
+        return step
+
+    def _receive(self) -> list[Command]:
+        found: list[Command] = []
+        while not found:
+            data = self._socket.recv(1 << 18)
+            found += self._reader.feed(data)
+            if not data or self._reader.fault is not None:
+                raise MeasureError("the broker closed the connection")
+        if bad := [one for one in found if one.code != 0]:
+            raise MeasureError(f"the broker refused: {bad[0].remark}")
+        return found
 
 
 # -- the broker's work -----------------------------------------------------------------------------
@@ -104,10 +152,11 @@ def _cost(setup: MeasureSetup, step: Callable[[], int]) -> float:
 
 
 def _sending(setup: MeasureSetup, batch: int, wanted: str) -> RatioResult:
-    with remoting_connection.RemotingConnection(setup.broker.ports["remoting"]) as connection:
+    with RemotingConnection(setup.broker.ports["remoting"]) as connection:
         ours = _cost(setup, connection.sending(_new_topic(setup), BODY, batch, UNDER_WAY))
-    with _native(setup) as native:
-        other = _cost(setup, native.append(_new_topic(setup), batch))
+    with setup.factory.new_connection() as native:
+        bodies: list[dict[str, object]] = [{"body": BODY}] * batch
+        other = _cost(setup, appending(native, _new_topic(setup), bodies, UNDER_WAY))
     about = f"RocketMQ send / native append, {batch} messages a request"
     return RatioResult(f"cpu-send-{batch}", ours, other, wanted, "us CPU/message", about)
 
@@ -125,19 +174,19 @@ def cpu_send_100(setup: MeasureSetup) -> RatioResult:
 def cpu_pull(setup: MeasureSetup) -> RatioResult:
     """The broker's CPU per message: pulls of 32."""
     topic = _filled(setup)
-    with remoting_connection.RemotingConnection(setup.broker.ports["remoting"]) as connection:
+    with RemotingConnection(setup.broker.ports["remoting"]) as connection:
         ours = _cost(setup, connection.pulling(topic, PULL, FILLED))
-    with _native(setup) as native:
-        other = _cost(setup, _reading(native.engine, topic))
+    with _engine(setup) as engine:
+        other = _cost(setup, _reading(engine, topic))
     about = f"RocketMQ pull / native read, {PULL} messages a request"
     return RatioResult("cpu-pull-32", ours, other, "<= 2", "us CPU/message", about)
 
 
 def _filled(setup: MeasureSetup) -> str:
     topic = _new_topic(setup)
-    with _native(setup) as native:
+    with _engine(setup) as engine:
         for _ in range(FILLED // 1000):
-            native.engine.append(topic, [Entry(BODY)] * 1000)
+            engine.append(topic, [Entry(BODY)] * 1000)
     return topic
 
 
@@ -178,57 +227,65 @@ def _pypi_client(setup: MeasureSetup, what: str, topic: str, messages: int = 0) 
         raise MeasureError(f"the client of PyPI did not work: {said}") from None
 
 
-def _producer(setup: MeasureSetup) -> Producer:
-    return Producer(ProducerConfig(producer_group="bench", namesrv_addr=_namesrv(setup)))
+def _sends(
+    setup: MeasureSetup,
+    case: str,
+    steps: Callable[[Producer, str], Callable[[], int]],
+    wanted: float,
+    ours: str,
+) -> RatioResult:
+    config = ProducerConfig(producer_group="bench", namesrv_addr=_namesrv(setup))
+    with Producer(config) as producer:
+        first = rate(setup.seconds, steps(producer, _new_topic(setup)), _WARM_UP)
+    other = _pypi_client(setup, "send", _new_topic(setup))
+    about = f"{ours} / PyPI client, sync send"
+    return RatioResult(case, first, other, f">= {wanted:g}", "messages/s", about)
 
 
 def sdk_sync(setup: MeasureSetup) -> RatioResult:
     """One send after the other, each confirmed."""
-    topic = _new_topic(setup)
-    with _producer(setup) as producer:
 
+    def steps(producer: Producer, topic: str) -> Callable[[], int]:
         def step() -> int:
             producer.send(Message(topic, BODY))
             return 1
 
-        ours = rate(setup.seconds, step, _WARM_UP)
-    return _beside(setup, "sdk-sync-send", ours, 0.7, "sync send / PyPI client, sync send")
+        return step
+
+    return _sends(setup, "sdk-sync-send", steps, 0.7, "sync send")
 
 
 def sdk_batch(setup: MeasureSetup) -> RatioResult:
     """Batches of 100, against single sends of the other client, which has no batches."""
-    topic = _new_topic(setup)
-    batch = [Message(topic, BODY) for _ in range(100)]
-    with _producer(setup) as producer:
+
+    def steps(producer: Producer, topic: str) -> Callable[[], int]:
+        batch = [Message(topic, BODY) for _ in range(100)]
 
         def step() -> int:
             producer.send_batch(batch)
             return len(batch)
 
-        ours = rate(setup.seconds, step, _WARM_UP)
-    return _beside(setup, "sdk-batch-send", ours, 3, "batches of 100 / PyPI client, sync send")
+        return step
+
+    return _sends(setup, "sdk-batch-send", steps, 3, "batches of 100")
 
 
 def sdk_async(setup: MeasureSetup) -> RatioResult:
     """Sends whose answers come later."""
-    topic = _new_topic(setup)
-    under_way = deque[object]()
-    with _producer(setup) as producer:
+
+    def steps(producer: Producer, topic: str) -> Callable[[], int]:
+        under_way = deque[Future[SendResult]]()
 
         def step() -> int:
             under_way.append(producer.send_async(Message(topic, BODY)))
             if len(under_way) < 500:
                 return 0
-            under_way.popleft().result()  # type: ignore[attr-defined]
+            under_way.popleft().result()
             return 1
 
-        ours = rate(setup.seconds, step, _WARM_UP)
-    return _beside(setup, "sdk-async-send", ours, 3, "async send / PyPI client, sync send")
+        return step
 
-
-def _beside(setup: MeasureSetup, case: str, ours: float, wanted: float, about: str) -> RatioResult:
-    other = _pypi_client(setup, "send", _new_topic(setup))
-    return RatioResult(case, ours, other, f">= {wanted:g}", "messages/s", about)
+    return _sends(setup, "sdk-async-send", steps, 3, "async send")
 
 
 def sdk_consume(setup: MeasureSetup) -> RatioResult:

@@ -10,9 +10,7 @@ import multiprocessing
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -23,14 +21,13 @@ from typing import Any, Final
 
 from headrace.bench.brokers import HeadraceBroker
 from headrace.bench.compare.group_reads import group_reads
-from headrace.bench.compare.ratio import RatioResult, rate
+from headrace.bench.compare.ratio import RatioResult, appending, rate
 from headrace.client import ConnectionFactory
-from headrace.client.core.requests import ClientRequest, nothing
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing.mariadb import MariaDb
+from headrace.topics.remote_engine import RemoteEngine
 from headrace.topics.store import open_store
-from headrace.wire.native.payloads import Op
 
 DATABASE: Final = "bench"
 BODY: Final = bytes(range(256))
@@ -44,15 +41,14 @@ _COUNTED: Final = 500
 _numbers = count(1)
 
 
-def _better(case: str, ours: float, other: float, wanted: float | None, about: str) -> RatioResult:
-    bound = "shown" if wanted is None else f">= {wanted:g}"
-    return RatioResult(case, ours, other, bound, "messages/s", about)
+def _better(case: str, ours: float, other: float, wanted: float, about: str) -> list[RatioResult]:
+    return [RatioResult(case, ours, other, f">= {wanted:g}", "messages/s", about)]
 
 
 # -- appending -----------------------------------------------------------------------------------
 
 
-def batched_append(server: MariaDb, seconds: float) -> RatioResult:
+def batched_append(server: MariaDb, seconds: float) -> list[RatioResult]:
     """Batches of 1,000 by one producer, against one autocommit INSERT per message."""
     with _engine(server) as (engine, topic):
         rows = [Entry(BODY) for _ in range(1000)]
@@ -65,7 +61,7 @@ def batched_append(server: MariaDb, seconds: float) -> RatioResult:
 
 def equal_append(server: MariaDb, seconds: float) -> list[RatioResult]:
     """The same number of rows per call as a hand-written INSERT has, in interleaved rounds."""
-    results = []
+    results: list[RatioResult] = []
     with _engine(server) as (engine, topic), server.connect(DATABASE) as connection:
         cursor = connection.cursor()
         table = f"INSERT INTO msg_p_{topic}_low (body,token,ref_key) VALUES "
@@ -77,7 +73,7 @@ def equal_append(server: MariaDb, seconds: float) -> list[RatioResult]:
                 ours.append(_rate(seconds, lambda rows=rows: len(engine.append(topic, rows))))  # type: ignore[misc]
                 other.append(_rate(seconds, lambda one=(sql, values): cursor.execute(*one)))  # type: ignore[misc]
             about = f"append by {size:,} / hand-written INSERT"
-            results.append(_better(f"append-{size}", median(ours), median(other), 0.75, about))
+            results += _better(f"append-{size}", median(ours), median(other), 0.75, about)
     return results
 
 
@@ -120,7 +116,7 @@ def _follow(url: str, topic: str, count: int, pipe: Any) -> None:  # noqa: ANN40
     pipe.send(times)
 
 
-def shared_append(server: MariaDb, seconds: float) -> RatioResult:
+def shared_append(server: MariaDb, seconds: float) -> list[RatioResult]:
     """16 threads of one process that append one message each, put together by the engine."""
     with _engine(server) as (engine, topic):
         ours = _together(16, seconds, lambda: len(engine.append(topic, [Entry(BODY)])))
@@ -130,45 +126,26 @@ def shared_append(server: MariaDb, seconds: float) -> RatioResult:
     return _better("shared-append", ours, other, 1, "16 threads, one row each / one thread")
 
 
-def log_append(server: MariaDb, seconds: float) -> RatioResult:
+def log_append(server: MariaDb, seconds: float) -> list[RatioResult]:
     """A broker's log, each call confirmed when on disk, against the MySQL engine by 4 threads."""
-    with TemporaryDirectory(prefix="headrace-bench-") as parent:
-        broker = HeadraceBroker(Path(parent), sys.executable, pin=False)
-        broker.start()
-        try:
-            ours = _log_rate(broker.native_port, seconds)
-        finally:
-            broker.stop()
+    with (
+        TemporaryDirectory(prefix="headrace-bench-") as parent,
+        HeadraceBroker(Path(parent), sys.executable, pin=False) as broker,
+        ConnectionFactory(port=broker.native_port).new_connection() as connection,
+    ):
+        RemoteEngine(connection).create(TopicSpec("bench"))
+        batch: list[dict[str, object]] = [{"priority": "middle", "body": BODY}] * 1000
+        ours = _rate(seconds, appending(connection, "bench", batch, _UNDER_WAY))
     with _engine(server) as (engine, topic):
         rows = [Entry(BODY) for _ in range(1000)]
         other = _together(PRODUCERS, seconds, lambda: len(engine.append(topic, rows)))
     return _better("log-append", ours, other, 3, "broker's log / MySQL, 1,000 messages a call")
 
 
-def _log_rate(port: int, seconds: float) -> float:
-    """One connection with some calls under way; the messages are packed again for each."""
-    batch = [{"priority": "middle", "body": BODY}] * 1000
-    fields = {"topic": "bench", "token": "bench", "batch": batch}
-    under_way: deque[Future[int]] = deque()
-    with ConnectionFactory(port=port).new_connection() as connection:
-        state = connection.create_channel().state
-        connection.call(state, ClientRequest(Op.TOPIC_DECLARE, {"name": "bench"}, nothing))
-
-        def step() -> int:
-            call = ClientRequest(Op.APPEND, dict(fields), lambda reply: len(reply["ids"]))
-            under_way.append(connection.submit(state, call))
-            return under_way.popleft().result() if len(under_way) > _UNDER_WAY else 0
-
-        reached = _rate(seconds, step)
-        for one in under_way:
-            one.result()
-    return reached
-
-
 # -- an old transaction --------------------------------------------------------------------------
 
 
-def old_transaction(server: MariaDb, seconds: float) -> RatioResult:
+def old_transaction(server: MariaDb, seconds: float) -> list[RatioResult]:
     """p99 of a read and commit while an old transaction is open on the server, against without.
 
     What slows down is what leaves deleted rows behind, and only after a while: so the number of
@@ -183,7 +160,7 @@ def old_transaction(server: MariaDb, seconds: float) -> RatioResult:
             beside.append(_p99(server))
             cursor.execute("ROLLBACK")
     about = "p99 of read + commit after 1,500 of them, with / without an old open transaction"
-    return RatioResult("old-transaction", median(beside), median(quiet), "<= 2", "ms", about)
+    return [RatioResult("old-transaction", median(beside), median(quiet), "<= 2", "ms", about)]
 
 
 def _p99(server: MariaDb) -> float:
@@ -231,7 +208,7 @@ def _together(threads: int, seconds: float, step: Callable[[], int]) -> float:
     return sum(rates)
 
 
-CASES: Final[dict[str, Callable[[MariaDb, float], RatioResult | list[RatioResult]]]] = {
+CASES: Final[dict[str, Callable[[MariaDb, float], list[RatioResult]]]] = {
     "batched-append": batched_append,
     "shared-append": shared_append,
     "equal-append": equal_append,

@@ -6,26 +6,15 @@ import contextlib
 import socket
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from headrace.bench.errors import MeasureError
-from headrace.bench.load import frames
+from headrace.bench.target import AmqpAddress, MeasureError
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.method_codec import Method, decode_method, method_frame
 
 M = TypeVar("M", bound=Method)
 
 _RPC_SECONDS = 120  # deleting a large queue, or ten thousand bindings, is slow on some brokers
-
-
-class AmqpAddress(NamedTuple):
-    """Where a broker listens, and how to log in."""
-
-    host: str
-    port: int
-    user: str = "guest"
-    password: str = "guest"
-    vhost: str = "/"
 
 
 class AmqpConnection:
@@ -53,13 +42,13 @@ class AmqpConnection:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", 120, 0))
 
     def _open(self) -> None:
-        self.sock.sendall(frames.PROTOCOL_HEADER)
+        self.sock.sendall(b"AMQP\x00\x00\x09\x01")
         self.server = _server_name(self._expect(m.ConnectionStart).server_properties)
         _, _, user, password, vhost = self._address
         login = f"\0{user}\0{password}".encode()
         self._send(0, m.ConnectionStartOk({}, "PLAIN", login, "en_US"))
         self._expect(m.ConnectionTune)
-        self._send(0, m.ConnectionTuneOk(2047, frames.FRAME_MAX, 0))  # heartbeats break counting
+        self._send(0, m.ConnectionTuneOk(2047, 131_072, 0))  # heartbeats break counting
         self._send(0, m.ConnectionOpen(vhost))
         self._expect(m.ConnectionOpenOk)
         self._call(m.ChannelOpen(), m.ChannelOpenOk)
@@ -142,7 +131,7 @@ class AmqpConnection:
             payload = self._take(size + 1)
             if payload[-1] != 0xCE:
                 raise MeasureError("a frame without its end byte")
-            if kind == frames.METHOD:
+            if kind == 1:
                 return decode_method(payload[:-1])
 
     def _take(self, size: int) -> bytes:

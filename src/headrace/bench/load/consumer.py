@@ -9,11 +9,11 @@ from __future__ import annotations
 import select
 from collections.abc import Callable
 
-from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load.frames import AckBlock, delivery_number_offset, explain_close
 from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
+from headrace.bench.target import AmqpAddress, MeasureError
 
 _READ_BYTES = 1 << 19
 _PATIENCE = 0.25  # seconds between two looks at the stop flag when nothing arrives

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.bench.cases import Case
-from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load.throughput import laid_out
 from headrace.bench.load.worker_group import SharedCounters, WorkerGroup
 from headrace.bench.load_plan import LoadPlan
-from headrace.bench.target import Figure, Target, Timing
+from headrace.bench.target import AmqpAddress, Figure, MeasureError, Target, Timing
 
 RATE = 2000
 _STAMP = struct.Struct(">Q")

@@ -6,13 +6,12 @@ import time
 
 from headrace.bench import processes
 from headrace.bench.cases import Case
-from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load.throughput import crew_of, laid_out
 from headrace.bench.load.worker_group import SharedCounters, WorkerGroup
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.processes import Memory
-from headrace.bench.target import Figure, Target
+from headrace.bench.target import Figure, MeasureError, Target
 
 _LIMIT_SECONDS = 180
 _SETTLE_SECONDS = 6.0

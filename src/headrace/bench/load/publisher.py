@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 from headrace.bench.cases import WRITE_BYTES
-from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load.frames import ConfirmCounter
 from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
+from headrace.bench.target import AmqpAddress, MeasureError
 
 _SINGLE_WRITES = 64  # writes of one message between two looks at the counters
 _PAUSE = 0.0003  # well under the time any broker needs for the permitted backlog

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 
 from headrace.bench import processes
 from headrace.bench.cases import Case
-from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load.consumer import prepare_consumer
 from headrace.bench.load.publisher import prepare_publisher
 from headrace.bench.load.worker_group import Role, SharedCounters, WorkerGroup
 from headrace.bench.load_plan import LoadPlan
-from headrace.bench.target import Figure, Target, Timing
+from headrace.bench.target import Figure, MeasureError, Target, Timing
 
 _serial = itertools.count()
 

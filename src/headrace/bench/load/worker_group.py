@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Barrier
 
-from headrace.bench.errors import MeasureError
+from headrace.bench.target import MeasureError
 
 Role = Callable[[], Callable[[], None]]
 """Connects when called, and returns the loop to run once all roles are ready."""

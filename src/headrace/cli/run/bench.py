@@ -18,10 +18,9 @@ from headrace.bench import report
 from headrace.bench.brokers import HeadraceBroker, RabbitMqBroker, RemoteBroker, find_rabbitmq
 from headrace.bench.cases import CASES, GROUPS, Case
 from headrace.bench.chart import bar_chart
-from headrace.bench.load.amqp_connection import AmqpAddress
 from headrace.bench.report import describe
 from headrace.bench.runner import BenchRunner, CaseResult, estimate
-from headrace.bench.target import Target, Timing
+from headrace.bench.target import AmqpAddress, Target, Timing
 from headrace.cli.run.bench_compare import (
     bench_client,
     bench_rocketmq,

@@ -8,13 +8,15 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pika.frame import Method
+from pika.spec import Basic, Connection
 
 from headrace.bench.cases import CASES
-from headrace.bench.errors import MeasureError
 from headrace.bench.load import consumer, contents, frames
 from headrace.bench.load.consumer import ConsumerSocket
 from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
+from headrace.bench.target import MeasureError
 from support.fake_connection import FakeLink, FakeSocket
 
 MakeInlet = Callable[..., tuple[ConsumerSocket, SharedCounters, FakeSocket]]
@@ -36,13 +38,8 @@ def make_inlet(monkeypatch: pytest.MonkeyPatch) -> MakeInlet:
 
 def deliveries(name: str, count: int) -> bytes:
     plan, content = LoadPlan(CASES[name], "p"), contents.plain(100, persistent=False)
-    channel = CASES[name].channel
-    return b"".join(
-        frames.delivery(
-            "c000", n, "", plan.queues[0], content.properties, content.body, channel=channel
-        )
-        for n in range(1, count + 1)
-    )
+    methods = (Basic.Deliver("c000", n, False, "", plan.queues[0]) for n in range(1, count + 1))
+    return b"".join(Method(1, method).marshal() + content for method in methods)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -81,9 +78,7 @@ def test_messages_meant_to_stay_unacknowledged_get_no_ack(make_inlet: MakeInlet)
 
 
 def test_a_close_in_the_stream_fails_with_its_text(make_inlet: MakeInlet) -> None:
-    close = frames.method(
-        0, 10, 50, struct.pack(">H", 320) + frames.short("FORCED - bye") + b"\0" * 4
-    )
+    close = Method(0, Connection.Close(320, "FORCED - bye", 0, 0)).marshal()
     data = deliveries("auto-ack", 2) + close + deliveries("auto-ack", 3)
     inlet, _, _ = make_inlet("auto-ack", [data])
 
