@@ -23,7 +23,7 @@ from headrace.cli.support.output import DONE, FAILED, USAGE, escaped
 from headrace.errors import BrokerError, ConfigError
 
 # The subcommands, in the order of the help. Each is the click command of that name in
-# headrace.cli.<folder>.<name>.
+# headrace.cli.<module>.
 COMMANDS = {
     "serve": "run.serve",
     "demo": "run.demo",
@@ -36,15 +36,15 @@ COMMANDS = {
     "get": "messages.get",
     "purge": "messages.purge",
     "export": "messages.export",
-    "queue": "manage.queue",
-    "exchange": "manage.exchange",
-    "binding": "manage.binding",
+    "queue": "manage.topology",
+    "exchange": "manage.topology",
+    "binding": "manage.topology",
     "topic": "topics.topic",
     "group": "topics.group",
     "pin": "topics.pin",
-    "vhost": "manage.vhost",
-    "user": "manage.user",
-    "permission": "manage.permission",
+    "vhost": "manage.access",
+    "user": "manage.access",
+    "permission": "manage.access",
     "policy": "manage.policy",
     "connection": "manage.connection",
     "definitions": "manage.definitions",

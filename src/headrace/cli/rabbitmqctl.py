@@ -12,9 +12,8 @@ from typing import Final
 import click
 
 from headrace.cli.main import COMMANDS
+from headrace.cli.manage.access import grant
 from headrace.cli.manage.connection import end_connection
-from headrace.cli.manage.permission import grant
-from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
 
 # Those whose words come in the same order as ours.
@@ -47,24 +46,22 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
 @click.argument("user")
 @click.argument("patterns", nargs=3, metavar="CONFIGURE WRITE READ")
 @vhost_option
-@json_option
 @http_options
 def set_permissions(
-    client: ManagementClient, user: str, patterns: tuple[str, str, str], vhost: str, as_json: bool
+    client: ManagementClient, user: str, patterns: tuple[str, str, str], vhost: str
 ) -> int:
     """Grant USER access to the vhost, with three patterns in rabbitmqctl's order."""
     named = dict(zip(("configure", "write", "read"), patterns, strict=True))
-    return grant(client, user, vhost, named, as_json=as_json)
+    return grant(client, user, vhost, named)
 
 
 @click.command()
 @click.argument("name")
 @click.argument("explanation")
-@json_option
 @http_options
-def close_connection(client: ManagementClient, name: str, explanation: str, as_json: bool) -> int:
+def close_connection(client: ManagementClient, name: str, explanation: str) -> int:
     """Close the connection NAME; EXPLANATION is sent to the client."""
-    return end_connection(client, name, explanation, as_json=as_json)
+    return end_connection(client, name, explanation)
 
 
 OWN: Final[dict[str, click.Command]] = {

@@ -7,9 +7,16 @@ import time
 import click
 
 from headrace.cli.inspect.problems import CHECKS, Snapshot, find
-from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options
-from headrace.cli.support.output import DONE, FAILED, counted, escaped, print_json, progress_bar
+from headrace.cli.support.output import (
+    DONE,
+    FAILED,
+    counted,
+    escaped,
+    print_json,
+    progress_bar,
+    wants_json,
+)
 
 
 @click.command()
@@ -20,9 +27,8 @@ from headrace.cli.support.output import DONE, FAILED, counted, escaped, print_js
     show_default=True,
     help="Seconds between two measurements, to detect growth.",
 )
-@json_option
 @http_options
-def doctor(client: ManagementClient, seconds: float, as_json: bool) -> int:
+def doctor(client: ManagementClient, seconds: float) -> int:
     """Look for common problems and print what to do.
 
     For example no consumers, growing backlogs, alarms, stalled groups.
@@ -33,7 +39,7 @@ def doctor(client: ManagementClient, seconds: float, as_json: bool) -> int:
     with progress_bar("measuring"):
         time.sleep(seconds)
     problems = list(find(before, snapshot(client)))
-    if as_json:
+    if wants_json():
         print_json(
             [
                 {"name": p.name, "severe": p.is_severe, "text": p.text, "advice": p.advice}

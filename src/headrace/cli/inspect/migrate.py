@@ -10,8 +10,15 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.output import DONE, FAILED, counted, escaped, print_json
+from headrace.cli.support.output import (
+    DONE,
+    FAILED,
+    counted,
+    escaped,
+    json_option,
+    print_json,
+    wants_json,
+)
 from headrace.errors import BrokerError, ConfigError
 
 Json = Mapping[str, Any]
@@ -30,7 +37,7 @@ def migrate() -> None:
 @migrate.command("check")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option
-def check(file: Path, as_json: bool) -> int:
+def check(file: Path) -> int:
     """Check whether Headrace can take over the definitions in FILE.
 
     FILE is the output of `rabbitmqctl export_definitions` or of the management page. It is also
@@ -50,7 +57,7 @@ def check(file: Path, as_json: bool) -> int:
         findings.append(("refused", problem))
     refused = sum(kind == "refused" for kind, _ in findings)
     counts = {kind: len(data.get(kind, ())) for kind in _KINDS}
-    if as_json:
+    if wants_json():
         rows = [{"kind": kind, "text": text} for kind, text in findings]
         print_json({"counts": counts, "findings": rows, "importable": not refused})
     else:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options
-from headrace.cli.support.output import DONE, Column, show, table
+from headrace.cli.support.output import DONE, Column, show, table, wants_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,15 +46,14 @@ _SORTS = ("ready", "unacked", "in", "out", "ack", "name")
     help="Seconds between updates.",
 )
 @click.option("--once", is_flag=True, help="Print one table and exit.")
-@json_option
 @http_options
-def top(client: ManagementClient, sort: str, interval: float, once: bool, as_json: bool) -> int:
+def top(client: ManagementClient, sort: str, interval: float, once: bool) -> int:
     """Show queues with rates and groups with lag, until Ctrl-C.
 
     When the output is not a terminal, the queues are printed once.
     """
-    if once or as_json or not sys.stdout.isatty():
-        return show(QUEUES, queue_rows(client, sort), as_json=as_json, nothing="no queues")
+    if once or wants_json() or not sys.stdout.isatty():
+        return show(QUEUES, queue_rows(client, sort), nothing="no queues")
     from rich.live import Live
 
     with Live(screen=True, auto_refresh=False) as live:

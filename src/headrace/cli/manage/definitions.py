@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options
 from headrace.cli.support.output import DONE, escaped, print_result
 from headrace.errors import CommandFailed, ConfigError
@@ -27,11 +26,8 @@ def definitions() -> None:
 @definitions.command("export")
 @click.argument("file", type=click.Path(path_type=Path), default="-")
 @_vhost_option
-@json_option
 @http_options
-def export_definitions(
-    client: ManagementClient, file: Path, vhost: str | None, as_json: bool
-) -> int:
+def export_definitions(client: ManagementClient, file: Path, vhost: str | None) -> int:
     """Write everything declared to FILE, or to standard output. It holds password hashes."""
     path = ("definitions",) if vhost is None else ("definitions", vhost)
     text = json.dumps(client.get(*path), indent=1) + "\n"
@@ -45,17 +41,14 @@ def export_definitions(
             output.write(text)
     except OSError as error:
         raise CommandFailed(f"cannot write {escaped(str(file))}: {error.strerror}") from error
-    return print_result(f"wrote {escaped(str(file))}", {"file": str(file)}, as_json=as_json)
+    return print_result(f"wrote {escaped(str(file))}", {"file": str(file)})
 
 
 @definitions.command("import")
 @click.argument("file", type=click.File("r"))
 @_vhost_option
-@json_option
 @http_options
-def import_definitions(
-    client: ManagementClient, file: click.File, vhost: str | None, as_json: bool
-) -> int:
+def import_definitions(client: ManagementClient, file: click.File, vhost: str | None) -> int:
     """Declare everything in FILE (- is standard input). Existing objects must be equivalent."""
     try:
         data = json.load(file)  # type: ignore[arg-type]
@@ -71,7 +64,7 @@ def import_definitions(
         if isinstance(entries, list) and entries
     }
     shown = ", ".join(_counted(count, kind) for kind, count in counts.items())
-    return print_result(f"imported {shown or 'nothing'}", counts, as_json=as_json)
+    return print_result(f"imported {shown or 'nothing'}", counts)
 
 
 def _counted(count: int, kind: str) -> str:

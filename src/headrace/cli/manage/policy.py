@@ -6,7 +6,6 @@ import json
 
 import click
 
-from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
 from headrace.cli.support.output import Column, escaped, print_result, show
 from headrace.errors import ConfigError
@@ -37,11 +36,10 @@ def policy() -> None:
 
 @policy.command("list")
 @operator_option
-@json_option
 @http_options
-def list_policies(client: ManagementClient, kind: str, as_json: bool) -> int:
+def list_policies(client: ManagementClient, kind: str) -> int:
     """Show the policies of all vhosts."""
-    return show(COLUMNS, client.get(kind), as_json=as_json, nothing="no policies")
+    return show(COLUMNS, client.get(kind), nothing="no policies")
 
 
 @policy.command("set")
@@ -54,7 +52,6 @@ def list_policies(client: ManagementClient, kind: str, as_json: bool) -> int:
 @click.option("--apply-to", default="all", help="all, queues or exchanges. [all]")
 @operator_option
 @vhost_option
-@json_option
 @http_options
 def set_policy(
     client: ManagementClient,
@@ -65,7 +62,6 @@ def set_policy(
     apply_to: str,
     kind: str,
     vhost: str,
-    as_json: bool,
 ) -> int:
     """Apply DEFINITION to names that match PATTERN.
 
@@ -82,20 +78,19 @@ def set_policy(
     }
     client.request("PUT", (kind, vhost, name), body)
     text = f"policy {escaped(name)} is set in vhost {escaped(vhost)}"
-    return print_result(text, {"vhost": vhost, "name": name, **body}, as_json=as_json)
+    return print_result(text, {"vhost": vhost, "name": name, **body})
 
 
 @policy.command()
 @click.argument("name")
 @operator_option
 @vhost_option
-@json_option
 @http_options
-def clear(client: ManagementClient, name: str, kind: str, vhost: str, as_json: bool) -> int:
+def clear(client: ManagementClient, name: str, kind: str, vhost: str) -> int:
     """Remove the policy NAME."""
     client.request("DELETE", (kind, vhost, name))
     text = f"cleared policy {escaped(name)} of vhost {escaped(vhost)}"
-    return print_result(text, {"vhost": vhost, "name": name}, as_json=as_json)
+    return print_result(text, {"vhost": vhost, "name": name})
 
 
 policy.add_command(set_policy, "add")

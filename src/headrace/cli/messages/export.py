@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
-from headrace.cli.support.output import counted, escaped, print_result, progress_bar
+from headrace.cli.support.http_api import ManagementClient, login_options, vhost_option
+from headrace.cli.support.output import counted, escaped, json_option, print_result, progress_bar
 from headrace.errors import CommandFailed, ConfigError
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ FORMATS = ("parquet", "arrow", "csv", "jsonl")
 @click.option("--columns", metavar="NAMES", help="Only these, separated by commas. [all]")
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of messages.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @vhost_option
-@http_options
+@login_options
 def export(
     client: ManagementClient,
     name: str,
@@ -43,7 +43,6 @@ def export(
     columns: str | None,
     limit: int | None,
     overwrite: bool,
-    as_json: bool,
     vhost: str,
 ) -> int:
     """Write the stored messages of NAME, a durable queue or a topic, to FILE.
@@ -82,7 +81,7 @@ def export(
     finally:
         part.unlink(missing_ok=True)
     text = f"{counted(done, 'message')} in {escaped(str(file))}"
-    return print_result(text, {"messages": done, "file": str(file)}, as_json=as_json)
+    return print_result(text, {"messages": done, "file": str(file)})
 
 
 @contextmanager

@@ -11,15 +11,9 @@ from typing import BinaryIO
 
 import click
 
-from headrace.cli.support.broker_options import (
-    Address,
-    broker_options,
-    connected,
-    explain,
-    json_option,
-)
+from headrace.cli.support.broker_options import Address, broker_options, connected, explain
 from headrace.cli.support.name_values import headers_of, properties_of
-from headrace.cli.support.output import counted, escaped, print_result, progress_bar
+from headrace.cli.support.output import counted, escaped, json_option, print_result, progress_bar
 from headrace.cli.support.sender import PublishTarget, Sender, lines_of, repeated
 from headrace.client import HeadraceError
 from headrace.errors import CommandFailed, ConfigError
@@ -84,7 +78,6 @@ def publish(
     headers: tuple[str, ...],
     no_create: bool,
     unrouted_ok: bool,
-    as_json: bool,
 ) -> int:
     """Publish BODY, or what --file or standard input has, and wait for the confirm.
 
@@ -105,7 +98,7 @@ def publish(
         chunks = _chunks(stack, body, file, lines=lines, count=count)
         total = None if lines else count or 1
         sender = _send(address, destination, given, chunks, total)
-    return _report(sender, unrouted_ok=unrouted_ok, as_json=as_json)
+    return _report(sender, unrouted_ok=unrouted_ok)
 
 
 def _destination(
@@ -186,11 +179,9 @@ def _tell_made(queue: str) -> None:
     click.echo(f"there was no queue {escaped(queue)}: declared it (durable)", err=True)
 
 
-def _report(sender: Sender, *, unrouted_ok: bool, as_json: bool) -> int:
+def _report(sender: Sender, *, unrouted_ok: bool) -> int:
     figures = {"confirmed": sender.confirmed, "unrouted": sender.unrouted}
-    done = print_result(
-        f"published {counted(sender.confirmed, 'message')}", figures, as_json=as_json
-    )
+    done = print_result(f"published {counted(sender.confirmed, 'message')}", figures)
     if sender.unrouted and not unrouted_ok:
         raise CommandFailed(
             f"{sender.unrouted:,} of them unroutable and dropped: no binding matches; "

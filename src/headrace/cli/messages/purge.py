@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options, connected, json_option
-from headrace.cli.support.output import FAILED, counted, escaped, print_result
+from headrace.cli.support.broker_options import Address, broker_options, connected
+from headrace.cli.support.output import FAILED, counted, escaped, json_option, print_result
 from headrace.client import Channel, NotFound
 
 
@@ -16,7 +16,7 @@ from headrace.client import Channel, NotFound
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @broker_options
-def purge(address: Address, queue: str, yes: bool, as_json: bool) -> int:
+def purge(address: Address, queue: str, yes: bool) -> int:
     """Delete all ready messages of QUEUE. Unacknowledged messages stay."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("not a terminal: pass --yes to confirm")
@@ -26,7 +26,7 @@ def purge(address: Address, queue: str, yes: bool, as_json: bool) -> int:
             return FAILED
         count = channel.queue_purge(queue)
     text = f"dropped {counted(count, 'message')} of queue {escaped(queue)}"
-    return print_result(text, {"queue": queue, "purged": count}, as_json=as_json)
+    return print_result(text, {"queue": queue, "purged": count})
 
 
 def _agrees(channel: Channel, queue: str) -> bool:

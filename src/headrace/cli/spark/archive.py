@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options, json_option
-from headrace.cli.support.output import DONE, counted, print_result, progress_bar
+from headrace.cli.support.broker_options import Address, broker_options
+from headrace.cli.support.output import (
+    DONE,
+    counted,
+    json_option,
+    print_result,
+    progress_bar,
+    wants_json,
+)
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,
@@ -59,7 +66,6 @@ def archive(
     pin_bytes: int,
     skip_lost: bool,
     release: bool,
-    as_json: bool,
     session: SessionSettings,
 ) -> int:
     """Write the messages of all durable queues and topics, or of those chosen, to a Delta table.
@@ -82,7 +88,7 @@ def archive(
             return DONE
         if not once and sys.stderr.isatty():
             click.echo(f"archiving to {archiver.root}, stop with Ctrl-C", err=True)
-        with progress_bar("archiving", "messages", wanted=not as_json) as progress:
+        with progress_bar("archiving", "messages", wanted=not wants_json()) as progress:
             written = 0
 
             def report(done: ArchiveRound) -> None:
@@ -92,4 +98,4 @@ def archive(
 
             total = archiver.run(once=once, stop=stop, every=every, report=report)
     text = f"archived {counted(total, 'message')} to {archiver.root}"
-    return print_result(text, {"archived": total, "table": archiver.root}, as_json=as_json)
+    return print_result(text, {"archived": total, "table": archiver.root})

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.output import DONE, Column, counted, show
+from headrace.cli.support.output import DONE, Column, counted, json_option, show, wants_json
 from headrace.cli.support.spark_session import (
     SessionSettings,
     debug_option,
@@ -106,12 +105,12 @@ def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
 @json_option
 @debug_option
 @with_spark_errors
-def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
+def list_(state_dir: Path | None, debug: bool) -> int:
     """List the pipelines of this machine with their progress."""
     from headrace.spark.pipelines.status import all_states, state_directory
 
     states = list(all_states(state_directory(state_dir, os.environ)))
-    if not as_json:
+    if not wants_json():
         for state in states:
             queries = state.get("queries")
             assert isinstance(queries, list)
@@ -126,4 +125,4 @@ def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
         Column("updated_at", "updated"),
         Column("error", "error"),
     ]
-    return show(columns, states, as_json=as_json, nothing="no pipeline has run on this machine")
+    return show(columns, states, nothing="no pipeline has run on this machine")

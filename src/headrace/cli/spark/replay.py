@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options, json_option
+from headrace.cli.support.broker_options import Address, broker_options
 from headrace.cli.support.output import (
     DONE,
     FAILED,
     counted,
+    json_option,
     print_json,
     print_result,
     progress_bar,
+    wants_json,
 )
 from headrace.cli.support.spark_session import (
     SessionSettings,
@@ -67,7 +69,6 @@ def replay(
     routing_key: str | None,
     rate: float,
     yes: bool,
-    as_json: bool,
     session: SessionSettings,
 ) -> int:
     """Show which messages would be published to the exchange, and publish them after confirmation.
@@ -95,10 +96,10 @@ def replay(
     with ending(spark):
         job = Replay(spark, request, url_of(address), lake)
         preview = job.preview()
-        if not as_json:
+        if not wants_json():
             _show(preview, request.until)
-        if not preview.count or not _agreed(preview, into, yes=yes, as_json=as_json):
-            if as_json:
+        if not preview.count or not _agreed(preview, into, yes=yes):
+            if wants_json():
                 print_json({"found": preview.count, "sent": 0, "sent_before": 0})
             return DONE if not sys.stdin.isatty() or not preview.count else FAILED
         if until is None:  # the same command would mean other messages later
@@ -108,7 +109,7 @@ def replay(
     earlier = f"; {before:,} were sent before" if before else ""
     text = f"sent {counted(sent, 'message')} into exchange {into or '(default)'}{earlier}"
     figures = {"found": preview.count, "sent": sent, "sent_before": before}
-    return print_result(text, figures, as_json=as_json)
+    return print_result(text, figures)
 
 
 def _show(preview: Preview, until: datetime) -> None:
@@ -122,10 +123,10 @@ def _show(preview: Preview, until: datetime) -> None:
     click.echo(f"{counted(preview.count, 'message')}, stored before {until.isoformat()}")
 
 
-def _agreed(preview: Preview, into: str, *, yes: bool, as_json: bool) -> bool:
+def _agreed(preview: Preview, into: str, *, yes: bool) -> bool:
     if yes:
         return True
-    if as_json or not sys.stdin.isatty():
+    if wants_json() or not sys.stdin.isatty():
         click.echo("dry run, nothing was published: pass --yes to publish", err=True)
         return False
     question = f"Send {counted(preview.count, 'message')} into exchange {into or '(default)'}?"

@@ -11,14 +11,16 @@ from urllib.parse import quote
 
 import click
 
-from headrace.cli.support.broker_options import (
-    PASSWORD_VARIABLE,
-    Address,
-    broker_options,
-    json_option,
-)
+from headrace.cli.support.broker_options import PASSWORD_VARIABLE, Address, broker_options
 from headrace.cli.support.http_api import URL_VARIABLE, ManagementClient
-from headrace.cli.support.output import DONE, escaped, print_json, progress_bar
+from headrace.cli.support.output import (
+    DONE,
+    escaped,
+    json_option,
+    print_json,
+    progress_bar,
+    wants_json,
+)
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,
@@ -59,7 +61,6 @@ def report(
     html: Path | None,
     keep_as: str | None,
     http_url: str | None,
-    as_json: bool,
     session: SessionSettings,
 ) -> int:
     """Report on what went through the broker: per queue, topic and group, and over time.
@@ -78,7 +79,7 @@ def report(
     spark = open_session("report", session, broker=needed)
     with ending(spark), progress_bar("calculating"):
         made = make(spark, url_of(address), begin, end, window, lake)
-    if as_json:
+    if wants_json():
         print_json(_as_json(made))
     else:
         _draw(made)

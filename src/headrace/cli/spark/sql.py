@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options, json_option
-from headrace.cli.support.output import DONE, Column, progress_bar, show
+from headrace.cli.support.broker_options import Address, broker_options
+from headrace.cli.support.output import DONE, Column, json_option, progress_bar, show, wants_json
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,
@@ -36,7 +36,6 @@ def sql(
     lake: Path,
     live: bool,
     limit: int,
-    as_json: bool,
     session: SessionSettings,
 ) -> int:
     """Run QUERY over the archive in --lake; without QUERY, list the tables.
@@ -53,7 +52,7 @@ def sql(
     if query is None and not live:
         rows = [{"table": name, "messages": count} for name, count in counts.items()]
         columns = [Column("table", "table"), Column("messages", "messages", is_number=True)]
-        return show(columns, rows, as_json=as_json, nothing="the archive is empty")
+        return show(columns, rows, nothing="the archive is empty")
     spark = open_session("sql", session, broker=address if live else None)
     with ending(spark):
         with progress_bar("querying"):
@@ -61,8 +60,10 @@ def sql(
             names += attach(spark, url_of(address)) if live else []
             if query is None:
                 return show([Column("table", "table")], [{"table": name} for name in names],
-                            as_json=as_json, nothing="there are no tables")  # fmt: skip
+                            nothing="there are no tables")  # fmt: skip
             answer = ask(spark, query, names)
             found = answer.limit(limit + 1).collect()
-        show_rows(answer.columns, found[:limit], more=len(found) > limit, as_json=as_json or None)
+        show_rows(
+            answer.columns, found[:limit], more=len(found) > limit, as_json=wants_json() or None
+        )
     return DONE

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.output import Column, counted, progress_bar, show
+from headrace.cli.support.output import Column, counted, json_option, progress_bar, show, wants_json
 from headrace.errors import CommandFailed
 
 if TYPE_CHECKING:  # the driver is an extra
@@ -58,7 +57,7 @@ def node() -> None:
 @node.command("list")
 @_shard_options
 @json_option
-def list_nodes(database: ShardDatabase, shard: str, *, as_json: bool) -> int:
+def list_nodes(database: ShardDatabase, shard: str) -> int:
     """List the nodes of a shard.
 
     Shows which one is active and how far the copies of the others are.
@@ -71,8 +70,8 @@ def list_nodes(database: ShardDatabase, shard: str, *, as_json: bool) -> int:
     rows = [
         node_row(one, status, is_alive=one.beats != beats.get(one.name)) for one in database.nodes()
     ]
-    show(_NODE_COLUMNS, rows, as_json=as_json, nothing="no node is running")
-    if not as_json:
+    show(_NODE_COLUMNS, rows, nothing="no node is running")
+    if not wants_json():
         made = status.row.seq - before.row.seq
         age = f"{made} in the last {LOOK_S:g} s" if made else f"none in the last {LOOK_S:g} s"
         click.echo(f"epoch {status.row.epoch}, commit {status.row.seq}, {age}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -27,31 +29,38 @@ from headrace.client.errors import ProtocolViolation
 from headrace.errors import CommandFailed, ConfigError
 from headrace.urls import SHAPE, BrokerUrl, format_hosts, hosts_of, parse_broker_url
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+Command = TypeVar("Command", bound=Callable[..., object])
 durable_option = click.option(
     "--durable/--transient", default=True, help="Whether it survives a restart. [durable]"
 )
 
 
+URL_VARIABLE = "HEADRACE_URL"
+PASSWORD_VARIABLE = "HEADRACE_PASSWORD"
+password_option = click.option(
+    "--password-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help=f"Read the password from FILE. [{PASSWORD_VARIABLE}]",
+)
+
+
+def url_option(shape: str, variable: str) -> Callable[[Command], Command]:
+    text = f"{shape} [{variable}, or guest on this machine]"
+    return click.option("--url", metavar="URL", help=text)
+
+
 def broker_options(function: Callable[..., int]) -> Callable[..., int]:
     """Adds --url, --vhost and --password-file; the function gets an `Address` as first argument."""
 
-    @click.option(
-        "--url", metavar="URL", help=f"{SHAPE} [{URL_VARIABLE}, or guest on this machine]"
-    )
-    @click.option(
-        "--password-file",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help=f"Read the password from FILE. [{PASSWORD_VARIABLE}]",
-    )
+    @url_option(SHAPE, URL_VARIABLE)
+    @password_option
     @click.option("-p", "--vhost", metavar="NAME", help="The vhost. [the path of the URL, or /]")
     @functools.wraps(function)
     def with_address(
         url: str | None, password_file: Path | None, vhost: str | None, **rest: object
     ) -> int:
-        address = find_address(url, password_file, os.environ)
-        return function(address if vhost is None else replace(address, vhost=vhost), **rest)
+        return function(find_address(url, password_file, os.environ, vhost), **rest)
 
     return with_address
 
@@ -61,12 +70,19 @@ def connected(address: Address, *, reconnect: bool = False) -> Iterator[Channel]
     """A channel to the broker. Errors of the client become CommandFailed, with advice."""
     factory = ConnectionFactory(*astuple(address), reconnect=reconnect)
     try:
-        with factory.new_connection() as connection:
+        with explained(address), factory.new_connection() as connection:
             yield connection.create_channel()
-    except HeadraceError as error:
-        raise CommandFailed(explain(error, address)) from error
     except UnicodeEncodeError:
         raise ConfigError("a name, key or property is not valid UTF-8") from None
+
+
+@contextmanager
+def explained(address: Address) -> Iterator[None]:
+    """Errors of the client become CommandFailed, with advice."""
+    try:
+        yield
+    except HeadraceError as error:
+        raise CommandFailed(explain(error, address)) from error
 
 
 def _other_reasons(address: Address) -> str:
@@ -120,10 +136,6 @@ def _advice(error: HeadraceError) -> str:
     return ""
 
 
-URL_VARIABLE = "HEADRACE_URL"
-PASSWORD_VARIABLE = "HEADRACE_PASSWORD"
-
-
 @dataclass(frozen=True, slots=True)
 class Address:
     """A broker's native port, a login, a vhost: the first settings of a client, in their order."""
@@ -141,7 +153,10 @@ class Address:
 
 
 def find_address(
-    url: str | None, password_file: Path | None, environ: Mapping[str, str]
+    url: str | None,
+    password_file: Path | None,
+    environ: Mapping[str, str],
+    vhost: str | None = None,
 ) -> Address:
     """The address from flags and environment; ConfigError if it is not valid.
 
@@ -152,12 +167,13 @@ def find_address(
         url, source = environ.get(URL_VARIABLE), URL_VARIABLE
     found = _parsed(url, source) if url else BrokerUrl()
     if password_file is not None:
-        password = _read_password(password_file)
+        password = read_secret(password_file, "--password-file")
     elif found.password is not None:
         password = found.password
     else:
         password = environ.get(PASSWORD_VARIABLE, "guest")
-    return Address(found.host, found.port, found.user, password, found.vhost)
+    chosen = found.vhost if vhost is None else vhost
+    return Address(found.host, found.port, found.user, password, chosen)
 
 
 def _parsed(url: str, source: str) -> BrokerUrl:
@@ -170,9 +186,11 @@ def _parsed(url: str, source: str) -> BrokerUrl:
     return found
 
 
-def _read_password(file: Path) -> str:
+def read_secret(file: Path, flag: str) -> str:
+    """The text of a file without the end of its line; `-` is a line of standard input."""
     try:
-        return file.read_text("utf-8").rstrip("\r\n")
+        text = sys.stdin.readline() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"--password-file: cannot read {escaped(str(file))}: {reason}") from None
+        raise ConfigError(f"{flag}: cannot read {escaped(str(file))}: {reason}") from None
+    return text.rstrip("\r\n")

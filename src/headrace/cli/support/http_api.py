@@ -7,11 +7,9 @@ import functools
 import http.client
 import json
 import os
-import ssl
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,13 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import click
 
-from headrace.cli.support.broker_options import PASSWORD_VARIABLE
-from headrace.cli.support.output import escaped, print_result
+from headrace.cli.support.broker_options import (
+    PASSWORD_VARIABLE,
+    password_option,
+    read_secret,
+    url_option,
+)
+from headrace.cli.support.output import escaped, json_option
 from headrace.errors import CommandFailed, ConfigError
 
 URL_VARIABLE = "HEADRACE_HTTP_URL"
@@ -81,24 +84,18 @@ class ManagementClient:
         headers: Mapping[str, str] | None = None,
     ) -> Any:  # noqa: ANN401 - JSON
         """Send a request and return the reply; CommandFailed with advice if it is an error."""
-        where = f"{self._prefix}/api/" + "/".join(quote(part, safe="") for part in path)
-        status, text = self._exchange(method, where, body, headers or {})
+        data = None if body is None else json.dumps(body).encode("ascii")
+        with self._response(method, path, "", data, headers or {}) as response, self._advice():
+            text = response.read()
         try:
             answer = json.loads(text) if text else None
         except ValueError:
             raise CommandFailed(
                 f"{self.where} is not a Headrace broker: its reply is not JSON"
             ) from None
-        if status >= 400:
-            raise CommandFailed(self._explained(method, path, status, answer))
+        if response.status >= 400:
+            raise CommandFailed(self._explained(method, path, response.status, answer))
         return answer
-
-    def _exchange(
-        self, method: str, where: str, body: object, headers: Mapping[str, str]
-    ) -> tuple[int, bytes]:
-        data = None if body is None else json.dumps(body).encode("ascii")
-        with self._response(method, where, data, headers) as response, self._advice():
-            return response.status, response.read()
 
     @contextmanager
     def stream(
@@ -106,8 +103,7 @@ class ManagementClient:
     ) -> Iterator[http.client.HTTPResponse]:
         """The reply to a GET, to be read from; CommandFailed if it is an error."""
         given = urlencode({key: one for key, one in query.items() if one is not None})
-        where = f"{self._prefix}/api/" + "/".join(quote(part, safe="") for part in path)
-        with self._response("GET", f"{where}?{given}", None, {}) as response:
+        with self._response("GET", path, f"?{given}", None, {}) as response:
             if response.status >= 400:
                 try:
                     answer = json.loads(response.read())
@@ -118,8 +114,14 @@ class ManagementClient:
 
     @contextmanager
     def _response(
-        self, method: str, where: str, data: bytes | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        path: tuple[str, ...],
+        query: str,
+        data: bytes | None,
+        headers: Mapping[str, str],
     ) -> Iterator[http.client.HTTPResponse]:
+        where = f"{self._prefix}/api/" + "/".join(quote(part, safe="") for part in path)
         token = base64.b64encode(f"{self.user}:{self._password}".encode()).decode("ascii")
         sent = {
             "authorization": f"Basic {token}",
@@ -127,16 +129,14 @@ class ManagementClient:
             "x-requested-with": "headrace",
             **headers,
         }
-        connection = self._connection()
-        try:
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        with closing(kind(self._host, self._port, timeout=TIMEOUT)) as connection:
             with self._advice():
-                connection.request(method, where, data, sent)
+                connection.request(method, where + query, data, sent)
                 response = connection.getresponse()
             if date := response.getheader("date"):
                 self.clock_skew = parsedate_to_datetime(date).timestamp() - time.time()
             yield response
-        finally:
-            connection.close()
 
     @contextmanager
     def _advice(self) -> Iterator[None]:
@@ -153,14 +153,6 @@ class ManagementClient:
                 f"no broker at {self.where} ({reason}): start one with "
                 f"`headrace serve`, or choose another with --url or {URL_VARIABLE}"
             ) from error
-
-    def _connection(self) -> http.client.HTTPConnection:
-        if self._secure:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(
-                self._host, self._port, timeout=TIMEOUT, context=context
-            )
-        return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT)
 
     def _explained(self, method: str, path: tuple[str, ...], status: int, answer: object) -> str:
         error = answer.get("error") if isinstance(answer, Mapping) else None
@@ -201,17 +193,15 @@ def _missing(method: str, path: tuple[str, ...]) -> str:
 
 
 def http_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Adds --json and `login_options`."""
+    return json_option(login_options(function))
+
+
+def login_options(function: Callable[..., int]) -> Callable[..., int]:
     """Adds --url and --password-file; the function gets a ManagementClient first."""
 
-    @click.option(
-        "--url", metavar="URL", help=f"{SHAPE} [{URL_VARIABLE}, or guest on this machine]"
-    )
-    @click.option(
-        "--password-file",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help=f"Read the password from FILE. [{PASSWORD_VARIABLE}]",
-    )
+    @url_option(SHAPE, URL_VARIABLE)
+    @password_option
     @functools.wraps(function)
     def with_client(url: str | None, password_file: Path | None, **rest: object) -> int:
         password = os.environ.get(PASSWORD_VARIABLE)
@@ -223,35 +213,4 @@ def http_options(function: Callable[..., int]) -> Callable[..., int]:
     return with_client
 
 
-def read_secret(file: Path, flag: str) -> str:
-    """The first line of a file; `-` is standard input."""
-    try:
-        text = sys.stdin.readline() if str(file) == "-" else file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{flag}: cannot read {escaped(str(file))}: {reason}") from None
-    return text.rstrip("\r\n")
-
-
 vhost_option = click.option("-p", "--vhost", default="/", help="The vhost. [/]")
-
-
-def change_limits(
-    client: ManagementClient,
-    path: tuple[str, str],
-    limits: Mapping[str, int | None],
-    *,
-    as_json: bool,
-) -> int:
-    """Set the limits of a vhost or a user; None leaves one as it is, a negative one lifts it."""
-    for name, value in limits.items():
-        if value is not None and value < 0:
-            client.request("DELETE", (*path, name))
-        elif value is not None:
-            client.request("PUT", (*path, name), {"value": value})
-    rows = client.get(*path)
-    left = {key: one for row in rows for key, one in row["value"].items()}
-    shown = ", ".join(f"{key} {one}" for key, one in left.items()) or "no limits"
-    return print_result(
-        f"{escaped(path[1])}: {shown}", {"name": path[1], "limits": left}, as_json=as_json
-    )

@@ -16,9 +16,24 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 DONE, FAILED, USAGE = 0, 1, 2  # exit codes
-
+_JSON = "headrace.json"  # among what click keeps for a command line
 
 Row = Mapping[str, object]
+
+
+def _note(context: click.Context, option: click.Parameter, chosen: bool) -> None:
+    context.meta[_JSON] = chosen
+
+
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_note, help="Print JSON."
+)
+"""`show` and `print_result` follow it."""
+
+
+def wants_json() -> bool:
+    """Whether the command line has the --json of `json_option`."""
+    return bool(click.get_current_context().meta.get(_JSON))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +47,10 @@ class Column:
     """Placeholder for an empty value on a terminal."""
 
 
-def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothing: str) -> int:
+def show(columns: Sequence[Column], rows: Iterable[Row], *, nothing: str) -> int:
     """Print rows, or ``nothing`` on a terminal for an empty list. Returns the exit code."""
     found = list(rows)
-    if as_json:
+    if wants_json():
         print_json(found)
     elif not sys.stdout.isatty():
         for row in found:
@@ -49,9 +64,9 @@ def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothi
     return DONE
 
 
-def print_result(text: str, fields: Mapping[str, object], *, as_json: bool) -> int:
+def print_result(text: str, fields: Mapping[str, object]) -> int:
     """Print what was done: a sentence, or the fields as JSON. Returns the exit code."""
-    if as_json:
+    if wants_json():
         print_json(fields)
     else:
         click.echo(text)

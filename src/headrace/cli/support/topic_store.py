@@ -7,7 +7,7 @@ import os
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 
 import click
@@ -15,13 +15,13 @@ import click
 from headrace.cli.support.broker_options import (
     PASSWORD_VARIABLE,
     URL_VARIABLE,
-    explain,
+    explained,
     find_address,
 )
 from headrace.cli.support.message_output import write
 from headrace.cli.support.output import escaped, escaped_body, print_json
 from headrace.cli.support.sender import lines_of
-from headrace.client import ConnectionFactory, HeadraceError
+from headrace.client import ConnectionFactory
 from headrace.errors import CommandFailed, ConfigError, NoSuchTopic
 from headrace.store.topics.types import GroupInfo
 from headrace.topics import Message, Store
@@ -30,30 +30,28 @@ from headrace.topics.remote_engine import RemoteEngine
 from headrace.urls import SHAPE
 
 STORE_VARIABLE = "HEADRACE_STORE"
-_OPTIONS = (
-    click.option(
-        "--store",
-        metavar="URL",
-        help="mysql://user:password@host:port/database: without a broker. "
-        f"[{STORE_VARIABLE}, where a password is safer]",
-    ),
-    click.option("--url", metavar="URL", help=f"A broker: {SHAPE} [{URL_VARIABLE}]"),
-    click.option(
-        "-p", "--vhost", metavar="NAME", help="The broker's vhost. [the path of the URL, or /]"
-    ),
-    click.option(
-        "--password-file",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help=f"Read the broker's password from FILE. [{PASSWORD_VARIABLE}]",
-    ),
-)
 
 
 def store_options(function: Callable[..., int]) -> Callable[..., int]:
     """Adds --store, --url, --vhost and --password-file; the function gets a Store as its first
     argument, which is closed after it."""
 
+    @click.option(
+        "--store",
+        metavar="URL",
+        help="mysql://user:password@host:port/database: without a broker. "
+        f"[{STORE_VARIABLE}, where a password is safer]",
+    )
+    @click.option("--url", metavar="URL", help=f"A broker: {SHAPE} [{URL_VARIABLE}]")
+    @click.option(
+        "-p", "--vhost", metavar="NAME", help="The broker's vhost. [the path of the URL, or /]"
+    )
+    @click.option(
+        "--password-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help=f"Read the broker's password from FILE. [{PASSWORD_VARIABLE}]",
+    )
     @functools.wraps(function)
     def with_store(
         store: str | None,
@@ -68,8 +66,6 @@ def store_options(function: Callable[..., int]) -> Callable[..., int]:
             except NoSuchTopic as error:
                 raise CommandFailed(f"{error}; `headrace topic list` lists them") from error
 
-    for option in reversed(_OPTIONS):
-        with_store = option(with_store)
     return with_store
 
 
@@ -84,14 +80,9 @@ def _open(
         if not store.startswith("mysql:"):
             raise ConfigError("--store: expected mysql://user:password@host:port/database")
         return open_store(store)
-    address = find_address(url, password_file, os.environ)
-    if vhost is not None:
-        address = replace(address, vhost=vhost)
-    try:
-        connection = ConnectionFactory(*astuple(address)).new_connection()
-    except HeadraceError as error:
-        raise CommandFailed(explain(error, address)) from error
-    return Store(RemoteEngine(connection))
+    address = find_address(url, password_file, os.environ, vhost)
+    with explained(address):
+        return Store(RemoteEngine(ConnectionFactory(*astuple(address)).new_connection()))
 
 
 def confirmed(question: str, yes: bool) -> None:

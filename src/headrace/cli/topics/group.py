@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.output import DONE, Column, escaped, print_result, show
+from headrace.cli.support.output import DONE, Column, escaped, json_option, print_result, show
 from headrace.cli.support.topic_store import confirmed, fields_of, store_options
 from headrace.errors import CommandFailed, ConfigError
 from headrace.topics import Consumer, Store
@@ -48,10 +47,10 @@ def group() -> None:
 @click.argument("topic")
 @json_option
 @store_options
-def list_groups(store: Store, topic: str, as_json: bool) -> int:
+def list_groups(store: Store, topic: str) -> int:
     """List the groups and single consumers of TOPIC with their lag."""
     rows = [fields_of(one) for one in store.groups(topic)]
-    return show(COLUMNS, rows, as_json=as_json, nothing="no groups")
+    return show(COLUMNS, rows, nothing="no groups")
 
 
 @group.command()
@@ -60,11 +59,11 @@ def list_groups(store: Store, topic: str, as_json: bool) -> int:
 @_alone
 @json_option
 @store_options
-def lag(store: Store, topic: str, group: str, alone: bool, as_json: bool) -> int:
+def lag(store: Store, topic: str, group: str, alone: bool) -> int:
     """Show the lag of GROUP for each priority of TOPIC."""
     found = _known(store, topic, group, alone).lag().values()
     rows = [{**asdict(one), "oldest": one.oldest and one.oldest.isoformat()} for one in found]
-    return show(LAG_COLUMNS, rows, as_json=as_json, nothing="")
+    return show(LAG_COLUMNS, rows, nothing="")
 
 
 @group.command()
@@ -98,7 +97,6 @@ def reset(
     time: str | None,
     offsets: tuple[str, ...],
     yes: bool,
-    as_json: bool,
 ) -> int:
     """Reset the offsets of GROUP in TOPIC. Claims of its members become invalid."""
     if (to is not None) + (time is not None) + bool(offsets) != 1:
@@ -113,7 +111,7 @@ def reset(
     consumer.seek(positions, time=at)
     behind = sum(one.messages for one in consumer.lag().values())
     text = f"{escaped(group)} has {behind:,} messages of topic {topic} before it now"
-    return print_result(text, {"topic": topic, "group": group, "messages": behind}, as_json=as_json)
+    return print_result(text, {"topic": topic, "group": group, "messages": behind})
 
 
 @group.command()

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 import click
 
 from headrace.bulk.client import BulkConnection, Pin
-from headrace.cli.support.broker_options import Address, broker_options, explain, json_option
-from headrace.cli.support.output import DONE, Column, escaped, show
+from headrace.cli.support.broker_options import Address, broker_options, explained
+from headrace.cli.support.output import DONE, Column, escaped, json_option, show
 from headrace.cli.support.topic_store import confirmed
-from headrace.client import HeadraceError
 from headrace.client.settings import Settings
 from headrace.errors import CommandFailed
 
@@ -34,11 +33,11 @@ def pin() -> None:
 @pin.command("list")
 @json_option
 @broker_options
-def list_pins(address: Address, as_json: bool) -> int:
+def list_pins(address: Address) -> int:
     """List the pins and the lag of their readers."""
-    with _connected(address) as connection:
-        rows = [_row(one) for one in _told(address, connection)]
-    return show(COLUMNS, rows, as_json=as_json, nothing="no pins")
+    with explained(address), BulkConnection(Settings(*astuple(address))) as connection:
+        rows = [_row(one) for one in connection.pins()]
+    return show(COLUMNS, rows, nothing="no pins")
 
 
 @pin.command()
@@ -47,8 +46,8 @@ def list_pins(address: Address, as_json: bool) -> int:
 @broker_options
 def delete(address: Address, query: str, yes: bool) -> int:
     """Delete the pin of QUERY. If the query returns, messages may have been removed."""
-    with _connected(address) as connection:
-        found = [one for one in _told(address, connection) if one.query == query]
+    with explained(address), BulkConnection(Settings(*astuple(address))) as connection:
+        found = [one for one in connection.pins() if one.query == query]
         if not found:
             raise CommandFailed(f"no pin for '{escaped(query)}'; `headrace pin list` lists them")
         names = ", ".join(f"{one.kind} {escaped(one.name)}" for one in found)
@@ -69,17 +68,3 @@ def _row(one: Pin) -> dict[str, object]:
         "state": "lost" if one.lost else "held",
         "updated": updated.isoformat(sep=" ", timespec="seconds"),
     }
-
-
-def _connected(address: Address) -> BulkConnection:
-    try:
-        return BulkConnection(Settings(*astuple(address)))
-    except HeadraceError as error:
-        raise CommandFailed(explain(error, address)) from error
-
-
-def _told(address: Address, connection: BulkConnection) -> list[Pin]:
-    try:
-        return connection.pins()
-    except HeadraceError as error:
-        raise CommandFailed(explain(error, address)) from error

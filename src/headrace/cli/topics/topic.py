@@ -8,9 +8,17 @@ from uuid import uuid4
 
 import click
 
-from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.name_values import arguments_of
-from headrace.cli.support.output import DONE, Column, escaped, print_json, print_result, show
+from headrace.cli.support.output import (
+    DONE,
+    Column,
+    escaped,
+    json_option,
+    print_json,
+    print_result,
+    show,
+    wants_json,
+)
 from headrace.cli.support.topic_store import confirmed, fields_of, lines_in, printer, store_options
 from headrace.errors import CommandFailed
 from headrace.store.mysql.engine import MySqlEngine
@@ -67,7 +75,6 @@ def create(
     retention: str | None,
     engine: str | None,
     options: tuple[str, ...],
-    as_json: bool,
 ) -> int:
     """Create the topic NAME. Succeeds if it exists with the same settings."""
     given = arguments_of(options)
@@ -75,22 +82,22 @@ def create(
         given["engine"] = engine
     found = store.create(name, queues=queues, retention=retention, **given)
     text = f"created topic {found.name} in engine {found.engine}"
-    return print_result(text, _row(found), as_json=as_json)
+    return print_result(text, _row(found))
 
 
 @topic.command("list")
 @json_option
 @store_options
-def list_topics(store: Store, as_json: bool) -> int:
+def list_topics(store: Store) -> int:
     """List the topics with the number of readable ids."""
-    return show(COLUMNS, [_row(one) for one in store.list()], as_json=as_json, nothing="no topics")
+    return show(COLUMNS, [_row(one) for one in store.list()], nothing="no topics")
 
 
 @topic.command()
 @click.argument("name")
 @json_option
 @store_options
-def describe(store: Store, name: str, as_json: bool) -> int:
+def describe(store: Store, name: str) -> int:
     """Describe a topic: its settings and readable ranges."""
     found = store.describe(name)
     row = {
@@ -103,7 +110,7 @@ def describe(store: Store, name: str, as_json: bool) -> int:
         "ids": {name: {"first": first, "end": end} for name, (first, end) in found.ids.items()},
         "counts": found.counts,
     }
-    if as_json:
+    if wants_json():
         print_json(row)
         return DONE
     for title, value in row.items():
@@ -152,7 +159,6 @@ def append(
     token: str,
     source_ip: str | None,
     count: int | None,
-    as_json: bool,
 ) -> int:
     """Append BODY, or the lines of --file or standard input.
 
@@ -174,9 +180,7 @@ def append(
     messages = "1 message" if stored == 1 else f"{stored:,} messages"
     last = f", the last one has id {ids[-1]}" if ids else ""
     text = f"appended {messages} to {name} ({priority}){last}"
-    return print_result(
-        text, {"appended": stored, "last_id": ids[-1] if ids else None}, as_json=as_json
-    )
+    return print_result(text, {"appended": stored, "last_id": ids[-1] if ids else None})
 
 
 def _parts(count: int, size: int = 1000) -> list[int]:
@@ -265,7 +269,7 @@ def delete(store: Store, name: str, yes: bool) -> int:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @store_options
-def adopt(store: Store, name: str, yes: bool, as_json: bool) -> int:
+def adopt(store: Store, name: str, yes: bool) -> int:
     """Turn tables of the original layout into the topic NAME.
 
     In place, and only with --store. The tables msg_p_NAME_low, _middle, _high and msg_c_NAME keep
@@ -281,7 +285,7 @@ def adopt(store: Store, name: str, yes: bool, as_json: bool) -> int:
     readers = [{**fields_of(one), "topic": name} for one in store.groups(name)]
     text = f"adopted topic {name}: {sum(counts.values()):,} messages, {len(readers)} readers"
     row = {**_row(store.describe(name)), **counts, "readers": readers}
-    return print_result(text, row, as_json=as_json)
+    return print_result(text, row)
 
 
 def _row(found: Topic) -> dict[str, object]:
