@@ -12,11 +12,11 @@ from headrace import topics
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.memory import MemoryEngine
-from headrace.testing.topic_engine_contract.fixtures import fill, new_topic, topic
+from headrace.testing.topic_engine_contract.fixtures import fill, new_topic, subject, topic
 from support.mariadb import MariaDb
 from support.native_topics import NativeEngine
 
-__all__ = ["engine", "fill", "new_topic", "topic"]
+__all__ = ["engine", "fill", "new_topic", "subject", "topic"]
 
 
 def memory(request: pytest.FixtureRequest) -> TopicEngine:

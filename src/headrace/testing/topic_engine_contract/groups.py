@@ -13,146 +13,120 @@ from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult
 from headrace.testing import wait_for
+from headrace.testing.topic_engine_contract.fixtures import Subject, bodies
 
-Fill = Callable[..., list[int]]
 ANN, BOB = ConsumerSpec("ann", "g"), ConsumerSpec("bob", "g")
 BRIEF = 1  # ms of a lease that is over at once
 
 
-def bodies(taken: ReadResult) -> list[str]:
-    return [message.body.decode() for message in taken.messages]
+def test_members_share_the_messages(subject: Subject) -> None:
+    subject.fill(*"abcdef")
 
-
-def take_over(
-    engine: TopicEngine, topic: str, reader: ConsumerSpec, batch: int = 100
-) -> ReadResult:
-    """Read until there is a message: the lease of another member must end first."""
-
-    def read() -> ReadResult | None:
-        taken = engine.read(topic, reader, batch)
-        return taken if taken.messages else None
-
-    return wait_for(read)  # type: ignore[return-value]
-
-
-def test_members_share_the_messages(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill(*"abcdef")
-
-    first, second = engine.read(topic, ANN, 4), engine.read(topic, BOB, 4)
+    first, second = subject.read(ANN, 4), subject.read(BOB, 4)
 
     assert bodies(first) == list("abcd")
     assert bodies(second) == list("ef")
-    assert engine.read(topic, ANN, 4) == ReadResult()
+    assert subject.read(ANN, 4) == ReadResult()
 
 
-def test_what_is_committed_does_not_come_again(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill(*"abc")
-    taken = engine.read(topic, ANN, 2)
-    engine.commit(topic, ANN, taken.claim)
+def test_what_is_committed_does_not_come_again(subject: Subject) -> None:
+    subject.fill(*"abc")
+    taken = subject.read(ANN, 2)
+    subject.commit(ANN, taken)
 
-    assert bodies(engine.read(topic, BOB, 10)) == ["c"]
-
-
-def test_groups_do_not_know_of_each_other(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill(*"ab")
-    engine.commit(topic, ANN, engine.read(topic, ANN, 10).claim)
-
-    assert bodies(engine.read(topic, ConsumerSpec("ann", "other"), 10)) == ["a", "b"]
+    assert subject.bodies(BOB) == ["c"]
 
 
-def test_a_member_that_comes_back_goes_on_with_the_group(
-    engine: TopicEngine, topic: str, fill: Fill
-) -> None:
-    fill(*"ab")
-    engine.commit(topic, ANN, engine.read(topic, ANN, 1).claim)
-    engine.commit(topic, BOB, engine.read(topic, BOB, 1).claim)
-    fill("c")
+def test_groups_do_not_know_of_each_other(subject: Subject) -> None:
+    subject.fill(*"ab")
+    subject.commit(ANN, subject.read(ANN))
 
-    assert bodies(engine.read(topic, ANN, 10)) == ["c"]
+    assert subject.bodies(ConsumerSpec("ann", "other")) == ["a", "b"]
 
 
-def test_a_commit_counts_once(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill("a")
-    taken = engine.read(topic, ANN, 1)
-    engine.commit(topic, ANN, taken.claim)
+def test_a_member_that_comes_back_goes_on_with_the_group(subject: Subject) -> None:
+    subject.fill(*"ab")
+    subject.commit(ANN, subject.read(ANN, 1))
+    subject.commit(BOB, subject.read(BOB, 1))
+    subject.fill("c")
+
+    assert subject.bodies(ANN) == ["c"]
+
+
+def test_a_commit_counts_once(subject: Subject) -> None:
+    subject.fill("a")
+    taken = subject.read(ANN, 1)
+    subject.commit(ANN, taken)
 
     with pytest.raises(ClaimLost):
-        engine.commit(topic, ANN, taken.claim)
+        subject.commit(ANN, taken)
 
 
 @pytest.mark.parametrize("other", [BOB, ConsumerSpec("ann", "other"), ConsumerSpec("ann")])
-def test_a_claim_belongs_to_who_took_it(
-    engine: TopicEngine, topic: str, fill: Fill, other: ConsumerSpec
-) -> None:
-    fill("a", "b")
-    taken = engine.read(topic, ANN, 1)
-    engine.read(topic, other, 1)
+def test_a_claim_belongs_to_who_took_it(subject: Subject, other: ConsumerSpec) -> None:
+    subject.fill("a", "b")
+    taken = subject.read(ANN, 1)
+    subject.read(other, 1)
 
     with pytest.raises(ClaimLost):
-        engine.commit(topic, other, taken.claim)
+        subject.commit(other, taken)
     with pytest.raises(ClaimLost):
-        engine.renew(topic, other, taken.claim)
+        subject.engine.renew(subject.name, other, taken.claim)
 
-    engine.commit(topic, ANN, taken.claim)
+    subject.commit(ANN, taken)
 
 
-def test_after_the_lease_others_take_over_and_the_late_one_is_refused(
-    engine: TopicEngine, topic: str, fill: Fill
-) -> None:
-    fill(*"ab")
+def test_after_the_lease_others_take_over_and_the_late_one_is_refused(subject: Subject) -> None:
+    subject.fill(*"ab")
     slow = ConsumerSpec("slow", "g", lease_ms=BRIEF)
-    lost = engine.read(topic, slow, 10)
+    lost = subject.read(slow)
 
-    again = take_over(engine, topic, ANN)
+    again = subject.read_some(ANN)
 
     assert bodies(again) == ["a", "b"]
     assert [one.attempts for one in again.messages] == [2, 2]
     with pytest.raises(ClaimLost):
-        engine.commit(topic, slow, lost.claim)
+        subject.commit(slow, lost)
     with pytest.raises(ClaimLost):
-        engine.renew(topic, slow, lost.claim)
-    engine.commit(topic, ANN, again.claim)
-    assert engine.read(topic, BOB, 10) == ReadResult()
+        subject.engine.renew(subject.name, slow, lost.claim)
+    subject.commit(ANN, again)
+    assert subject.read(BOB) == ReadResult()
 
 
 def test_after_the_lease_nothing_can_be_committed_even_if_no_member_took_over(
-    engine: TopicEngine, topic: str, fill: Fill
+    subject: Subject,
 ) -> None:
-    numbers = fill(*"ab")
+    numbers = subject.fill(*"ab")
     slow = ConsumerSpec("slow", "g", lease_ms=BRIEF)
-    late = engine.read(topic, slow, 10)
+    late = subject.read(slow)
     sleep(0.02)  # a look would take them over
 
     with pytest.raises(ClaimLost, match="lease"):
-        engine.commit(topic, slow, late.claim)
+        subject.commit(slow, late)
     with pytest.raises(ClaimLost, match="lease"):
-        engine.nack(topic, slow, late.claim, [(Priority.MIDDLE, numbers[0])], 0)
+        subject.nack(slow, late, [(Priority.MIDDLE, numbers[0])])
 
-    assert bodies(engine.read(topic, ANN, 10)) == ["a", "b"]
+    assert subject.bodies(ANN) == ["a", "b"]
 
 
-def test_a_renewal_after_the_lease_counts_unless_another_member_took_over(
-    engine: TopicEngine, topic: str, fill: Fill
-) -> None:
-    fill("a")
-    late = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 10)
+def test_a_renewal_after_the_lease_counts_unless_another_member_took_over(subject: Subject) -> None:
+    subject.fill("a")
+    late = subject.read(ConsumerSpec("ann", "g", lease_ms=BRIEF))
     sleep(0.02)
 
-    engine.renew(topic, ANN, late.claim)
+    subject.engine.renew(subject.name, ANN, late.claim)
 
-    assert engine.read(topic, BOB, 10) == ReadResult()
-    engine.commit(topic, ANN, late.claim)
+    assert subject.read(BOB) == ReadResult()
+    subject.commit(ANN, late)
 
 
-def test_what_others_left_comes_before_what_is_new(
-    engine: TopicEngine, topic: str, fill: Fill
-) -> None:
-    fill(*"ab")
-    engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 2)
-    fill("c")
+def test_what_others_left_comes_before_what_is_new(subject: Subject) -> None:
+    subject.fill(*"ab")
+    subject.read(ConsumerSpec("slow", "g", lease_ms=BRIEF), 2)
+    subject.fill("c")
 
     def all_three() -> ReadResult | None:
-        taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 3)
+        taken = subject.read(ConsumerSpec("ann", "g", lease_ms=BRIEF), 3)
         return taken if len(taken.messages) == 3 else None
 
     taken = wait_for(all_three)
@@ -160,15 +134,13 @@ def test_what_others_left_comes_before_what_is_new(
     assert bodies(taken)[:2] == ["a", "b"]
 
 
-def test_high_messages_come_before_left_over_low_ones(
-    engine: TopicEngine, topic: str, fill: Fill
-) -> None:
-    fill("low", priority=Priority.LOW)
-    engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 1)
-    fill("high", priority=Priority.HIGH)
+def test_high_messages_come_before_left_over_low_ones(subject: Subject) -> None:
+    subject.fill("low", priority=Priority.LOW)
+    subject.read(ConsumerSpec("slow", "g", lease_ms=BRIEF), 1)
+    subject.fill("high", priority=Priority.HIGH)
 
     def both() -> ReadResult | None:
-        taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 2)
+        taken = subject.read(ConsumerSpec("ann", "g", lease_ms=BRIEF), 2)
         return taken if len(taken.messages) == 2 else None
 
     taken = wait_for(both)
@@ -176,43 +148,41 @@ def test_high_messages_come_before_left_over_low_ones(
     assert bodies(taken) == ["high", "low"]
 
 
-def test_a_renewed_lease_is_not_taken_over(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill("a")
-    taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=60_000), 1)
-    engine.renew(topic, ANN, taken.claim)
+def test_a_renewed_lease_is_not_taken_over(subject: Subject) -> None:
+    subject.fill("a")
+    taken = subject.read(ConsumerSpec("ann", "g", lease_ms=60_000), 1)
+    subject.engine.renew(subject.name, ANN, taken.claim)
 
-    assert engine.read(topic, BOB, 1) == ReadResult()
-    engine.commit(topic, ANN, taken.claim)
+    assert subject.read(BOB, 1) == ReadResult()
+    subject.commit(ANN, taken)
 
 
-def test_commits_out_of_order_lose_nothing(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill(*"abcd")
-    slow = engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 2)
-    fast = engine.read(topic, ANN, 2)
+def test_commits_out_of_order_lose_nothing(subject: Subject) -> None:
+    subject.fill(*"abcd")
+    slow = subject.read(ConsumerSpec("slow", "g", lease_ms=BRIEF), 2)
+    fast = subject.read(ANN, 2)
     if bodies(fast) == ["c", "d"]:
-        engine.commit(topic, ANN, fast.claim)
-        assert bodies(take_over(engine, topic, BOB)) == ["a", "b"]
+        subject.commit(ANN, fast)
+        assert bodies(subject.read_some(BOB)) == ["a", "b"]
     else:  # the lease was over already
-        engine.commit(topic, ANN, fast.claim)
-        assert bodies(engine.read(topic, BOB, 10)) == ["c", "d"]
+        subject.commit(ANN, fast)
+        assert subject.bodies(BOB) == ["c", "d"]
     with pytest.raises(ClaimLost):
-        engine.commit(topic, ConsumerSpec("slow", "g"), slow.claim)
+        subject.commit(ConsumerSpec("slow", "g"), slow)
 
 
 @pytest.mark.parametrize(
     "claim", [["x"], [1, 2, 3], ["g", "nonsense", 1], [None], [["g"]], ["s", "", "", 0, [1]]]
 )
-def test_garbage_is_no_claim(
-    engine: TopicEngine, topic: str, fill: Fill, claim: list[object]
-) -> None:
-    fill("a")
-    taken = engine.read(topic, ANN, 1)
-    engine.read(topic, ConsumerSpec("ann"), 1)
+def test_garbage_is_no_claim(subject: Subject, claim: list[object]) -> None:
+    subject.fill("a")
+    taken = subject.read(ANN, 1)
+    subject.read(ConsumerSpec("ann"), 1)
     for reader in (ANN, ConsumerSpec("ann")):
         with pytest.raises(ClaimLost):
-            engine.commit(topic, reader, claim)
+            subject.engine.commit(subject.name, reader, claim)
 
-    engine.commit(topic, ANN, taken.claim)
+    subject.commit(ANN, taken)
 
 
 # -- many at once ---------------------------------------------------------------------------------

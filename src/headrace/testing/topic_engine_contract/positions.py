@@ -10,139 +10,119 @@ from headrace.errors import ClaimLost
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import TopicEngine
-from headrace.store.topics.types import ConsumerSpec, Entry, PriorityLag, ReadResult
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult
 from headrace.testing import wait_for
+from headrace.testing.topic_engine_contract.fixtures import Subject
 
-Fill = Callable[..., list[int]]
 ANN = ConsumerSpec("ann", "g")
 ALONE = ConsumerSpec("ann")
 both = pytest.mark.parametrize("reader", [ANN, ALONE], ids=["group", "alone"])
-
-
-def bodies(taken: ReadResult) -> list[str]:
-    return [message.body.decode() for message in taken.messages]
-
-
-def lag_of(
-    engine: TopicEngine, topic: str, reader: ConsumerSpec, priority: Priority = Priority.MIDDLE
-) -> PriorityLag:
-    return {one.priority: one for one in engine.lag(topic, reader)}[priority]
 
 
 # -- seek -----------------------------------------------------------------------------------------
 
 
 @both
-def test_seek_goes_back(engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec) -> None:
-    ids = fill(*"abcd")
-    engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
+def test_seek_goes_back(subject: Subject, reader: ConsumerSpec) -> None:
+    ids = subject.fill(*"abcd")
+    subject.commit(reader, subject.read(reader))
 
-    engine.seek(topic, reader, positions={Priority.MIDDLE: ids[1]})
+    subject.engine.seek(subject.name, reader, positions={Priority.MIDDLE: ids[1]})
 
-    assert bodies(engine.read(topic, reader, 10)) == ["c", "d"]
-
-
-@both
-def test_seek_to_zero_is_the_beginning(
-    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
-) -> None:
-    fill(*"ab")
-    engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
-
-    engine.seek(topic, reader, positions={Priority.MIDDLE: 0})
-
-    assert bodies(engine.read(topic, reader, 10)) == ["a", "b"]
+    assert subject.bodies(reader) == ["c", "d"]
 
 
 @both
-def test_seek_goes_forward(
-    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
-) -> None:
-    ids = fill(*"abcd")
+def test_seek_to_zero_is_the_beginning(subject: Subject, reader: ConsumerSpec) -> None:
+    subject.fill(*"ab")
+    subject.commit(reader, subject.read(reader))
 
-    engine.seek(topic, reader, positions={Priority.MIDDLE: ids[2]})
+    subject.engine.seek(subject.name, reader, positions={Priority.MIDDLE: 0})
 
-    assert bodies(engine.read(topic, reader, 10)) == ["d"]
+    assert subject.bodies(reader) == ["a", "b"]
+
+
+@both
+def test_seek_goes_forward(subject: Subject, reader: ConsumerSpec) -> None:
+    ids = subject.fill(*"abcd")
+
+    subject.engine.seek(subject.name, reader, positions={Priority.MIDDLE: ids[2]})
+
+    assert subject.bodies(reader) == ["d"]
 
 
 @both
 @pytest.mark.parametrize("far", [1000, 10**15, (1 << 63) - 1])
 def test_seek_behind_everything_waits_for_what_comes(
-    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec, far: int
+    subject: Subject, reader: ConsumerSpec, far: int
 ) -> None:
-    fill(*"ab")
-    engine.seek(topic, reader, positions={Priority.MIDDLE: far})
-    assert bodies(engine.read(topic, reader, 10)) == []
+    subject.fill(*"ab")
+    subject.engine.seek(subject.name, reader, positions={Priority.MIDDLE: far})
+    assert subject.bodies(reader) == []
 
-    fill("c")
-    assert bodies(engine.read(topic, reader, 10)) == ["c"]
+    subject.fill("c")
+    assert subject.bodies(reader) == ["c"]
 
 
 @both
-def test_seek_leaves_other_lanes_alone(
-    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
-) -> None:
-    fill("m")
-    fill("h", priority=Priority.HIGH)
-    engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
+def test_seek_leaves_other_lanes_alone(subject: Subject, reader: ConsumerSpec) -> None:
+    subject.fill("m")
+    subject.fill("h", priority=Priority.HIGH)
+    subject.commit(reader, subject.read(reader))
 
-    engine.seek(topic, reader, positions={Priority.HIGH: 0})
+    subject.engine.seek(subject.name, reader, positions={Priority.HIGH: 0})
 
-    assert bodies(engine.read(topic, reader, 10)) == ["h"]
+    assert subject.bodies(reader) == ["h"]
 
 
 @both
-def test_claims_from_before_a_seek_are_void(
-    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
-) -> None:
-    fill(*"ab")
-    taken = engine.read(topic, reader, 10)
-    engine.seek(topic, reader, positions={Priority.MIDDLE: 0})
+def test_claims_from_before_a_seek_are_void(subject: Subject, reader: ConsumerSpec) -> None:
+    subject.fill(*"ab")
+    taken = subject.read(reader)
+    subject.engine.seek(subject.name, reader, positions={Priority.MIDDLE: 0})
 
     with pytest.raises(ClaimLost):
-        engine.commit(topic, reader, taken.claim)
+        subject.commit(reader, taken)
 
-    assert bodies(engine.read(topic, reader, 10)) == ["a", "b"]
+    assert subject.bodies(reader) == ["a", "b"]
 
 
 @both
-def test_seek_by_time(engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec) -> None:
-    fill("old")
-    old = engine.read(topic, ConsumerSpec("looker"), 1).messages[0].time
+def test_seek_by_time(subject: Subject, reader: ConsumerSpec) -> None:
+    subject.fill("old")
+    old = subject.read(ConsumerSpec("looker"), 1).messages[0].time
 
     def later() -> int:
-        fill("new")
-        part = engine.describe(topic).parts[0]
+        subject.fill("new")
+        part = subject.engine.describe(subject.name).parts[0]
         assert part.last_time is not None
         return part.last_time if part.last_time > old else 0
 
     new = wait_for(later)
 
-    engine.seek(topic, reader, time_ms=new)
-    found = engine.read(topic, reader, 1000)
+    subject.engine.seek(subject.name, reader, time_ms=new)
+    found = subject.read(reader, 1000)
     assert found.messages
     assert all(one.time >= new for one in found.messages)
 
-    engine.seek(topic, reader, time_ms=0)
-    assert bodies(engine.read(topic, reader, 1)) == ["old"]
+    subject.engine.seek(subject.name, reader, time_ms=0)
+    assert subject.bodies(reader, 1) == ["old"]
 
-    engine.seek(topic, reader, time_ms=new + 3_600_000)
-    assert engine.read(topic, reader, 1) == ReadResult()
+    subject.engine.seek(subject.name, reader, time_ms=new + 3_600_000)
+    assert subject.read(reader, 1) == ReadResult()
 
 
 # -- lag ------------------------------------------------------------------------------------------
 
 
 @both
-def test_lag_counts_what_is_not_done(
-    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
-) -> None:
-    ids = fill(*"abcd")
-    taken = engine.read(topic, reader, 3)
-    engine.commit(topic, reader, taken.claim)
-    fill("l", priority=Priority.LOW)
+def test_lag_counts_what_is_not_done(subject: Subject, reader: ConsumerSpec) -> None:
+    ids = subject.fill(*"abcd")
+    taken = subject.read(reader, 3)
+    subject.commit(reader, taken)
+    subject.fill("l", priority=Priority.LOW)
 
-    lags = engine.lag(topic, reader)
+    lags = subject.engine.lag(subject.name, reader)
 
     assert [one.priority for one in lags] == [Priority.HIGH, Priority.MIDDLE, Priority.LOW]
     assert [one.messages for one in lags] == [0, 1, 1]
@@ -151,37 +131,33 @@ def test_lag_counts_what_is_not_done(
     assert lags[0].oldest_time is None
 
 
-def test_lag_has_the_number_of_claimed_messages(
-    engine: TopicEngine, topic: str, fill: Fill
-) -> None:
-    fill(*"abcd")
-    engine.read(topic, ANN, 3)
+def test_lag_has_the_number_of_claimed_messages(subject: Subject) -> None:
+    subject.fill(*"abcd")
+    subject.read(ANN, 3)
 
-    lag = lag_of(engine, topic, ANN)
+    lag = subject.lag(ANN)
 
     assert (lag.messages, lag.claimed, lag.position) == (4, 3, 0)
 
 
 @both
-def test_lag_does_not_make_the_reader_known(
-    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
-) -> None:
-    fill(*"ab")
+def test_lag_does_not_make_the_reader_known(subject: Subject, reader: ConsumerSpec) -> None:
+    subject.fill(*"ab")
 
-    assert lag_of(engine, topic, reader).messages == 2
-    assert engine.groups(topic) == []
+    assert subject.lag(reader).messages == 2
+    assert subject.engine.groups(subject.name) == []
 
 
 # -- groups ---------------------------------------------------------------------------------------
 
 
-def test_groups_and_single_readers_are_listed(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill(*"abc")
-    engine.commit(topic, ANN, engine.read(topic, ANN, 1).claim)
-    engine.read(topic, ConsumerSpec("bob", "g"), 1)
-    engine.commit(topic, ALONE, engine.read(topic, ALONE, 2).claim)
+def test_groups_and_single_readers_are_listed(subject: Subject) -> None:
+    subject.fill(*"abc")
+    subject.commit(ANN, subject.read(ANN, 1))
+    subject.read(ConsumerSpec("bob", "g"), 1)
+    subject.commit(ALONE, subject.read(ALONE, 2))
 
-    found = {(one.group, one.token): one for one in engine.groups(topic)}
+    found = {(one.group, one.token): one for one in subject.engine.groups(subject.name)}
 
     assert set(found) == {("g", ""), ("", "ann")}
     assert set(found["g", ""].members) == {"ann", "bob"}
@@ -193,16 +169,16 @@ def test_groups_and_single_readers_are_listed(engine: TopicEngine, topic: str, f
 
 @both
 def test_a_deleted_group_starts_again_at_the_beginning(
-    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
+    subject: Subject, reader: ConsumerSpec
 ) -> None:
-    fill(*"ab")
-    taken = engine.read(topic, reader, 10)
-    engine.forget_group(topic, reader)
+    subject.fill(*"ab")
+    taken = subject.read(reader)
+    subject.engine.forget_group(subject.name, reader)
 
-    assert engine.groups(topic) == []
+    assert subject.engine.groups(subject.name) == []
     with pytest.raises(ClaimLost):
-        engine.commit(topic, reader, taken.claim)
-    assert bodies(engine.read(topic, reader, 10)) == ["a", "b"]
+        subject.commit(reader, taken)
+    assert subject.bodies(reader) == ["a", "b"]
 
 
 # -- retention ------------------------------------------------------------------------------------
