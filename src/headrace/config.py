@@ -77,248 +77,208 @@ class Option:
         return "not set" if self.default is None else self.kind.show(self.default)
 
 
-def _option(default: T, group: str, help: str, kind: OptionType, *, secret: bool = False) -> T:
-    metadata = {"option": Option(group, help, kind, secret)}
-    return field(default=default, repr=not secret, metadata=metadata)
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Declares the settings of a group."""
+
+    name: str
+
+    def __call__(self, default: T, help: str, kind: OptionType, *, secret: bool = False) -> T:
+        metadata = {"option": Option(self.name, help, kind, secret)}
+        # The URLs of engines have passwords in them.
+        return field(default=default, repr=not secret and kind is not ENGINES, metadata=metadata)
+
+
+_files = _Group("Files")
+_listeners = _Group("Listeners")
+_connections = _Group("Connections")
+_limits = _Group("Limits")
+_topics = _Group("Topics")
+_high_availability = _Group("High availability")
+_logging = _Group("Logging")
+_identity = _Group("Identity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The settings of one broker. Built by `load`, or directly in tests."""
 
-    data_dir: Path = _option(
-        Path("headrace-data"), "Files", "Directory for all data of the broker.", PATH
+    data_dir: Path = _files(Path("headrace-data"), "Directory for all data of the broker.", PATH)
+    ready_file: Path | None = _files(
+        None, "Written once all listeners are up: a JSON object with pid and ports.", PATH
     )
-    ready_file: Path | None = _option(
-        None, "Files", "Written once all listeners are up: a JSON object with pid and ports.", PATH
+    load_definitions: Path | None = _files(
+        None, "Definitions (RabbitMQ's JSON) to import at start.", FILE
     )
-    load_definitions: Path | None = _option(
-        None, "Files", "Definitions (RabbitMQ's JSON) to import at start.", FILE
-    )
-    segment_size: int = _option(
-        32 * MIB,
-        "Files",
-        "Size of one segment of the log; space is freed segment by segment.",
-        SIZE,
+    segment_size: int = _files(
+        32 * MIB, "Size of one segment of the log; space is freed segment by segment.", SIZE
     )
 
-    host: str = _option(
-        "127.0.0.1", "Listeners", "Address to listen on; `::` is all, of IPv6 and IPv4.", TEXT
+    host: str = _listeners(
+        "127.0.0.1", "Address to listen on; `::` is all, of IPv6 and IPv4.", TEXT
     )
-    amqp: bool = _option(True, "Listeners", "Listen for AMQP 0-9-1 without TLS.", YES_NO)
-    amqp_port: int = _option(5672, "Listeners", "Port for AMQP; 0 takes any free one.", PORT)
-    amqps_port: int | None = _option(
+    amqp: bool = _listeners(True, "Listen for AMQP 0-9-1 without TLS.", YES_NO)
+    amqp_port: int = _listeners(5672, "Port for AMQP; 0 takes any free one.", PORT)
+    amqps_port: int | None = _listeners(
         None,
-        "Listeners",
         "Port for AMQP over TLS; 0 takes any free one. Needs tls_cert; with it, and no port for "
         "TLS named, 5671.",
         PORT,
     )
-    native: bool = _option(True, "Listeners", "Listen for the native protocol.", YES_NO)
-    native_port: int = _option(
-        9090, "Listeners", "Port for the native protocol; 0 takes any free one.", PORT
-    )
-    native_tls_port: int | None = _option(
+    native: bool = _listeners(True, "Listen for the native protocol.", YES_NO)
+    native_port: int = _listeners(9090, "Port for the native protocol; 0 takes any free one.", PORT)
+    native_tls_port: int | None = _listeners(
         None,
-        "Listeners",
         "Port for the native protocol over TLS; 0 takes any free one. Needs tls_cert; with it, and "
         "no port for TLS named, 9091.",
         PORT,
     )
-    http: bool = _option(
-        True, "Listeners", "Serve the management API, the metrics and the page.", YES_NO
-    )
-    http_port: int = _option(15672, "Listeners", "Port for HTTP; 0 takes any free one.", PORT)
-    https_port: int | None = _option(
+    http: bool = _listeners(True, "Serve the management API, the metrics and the page.", YES_NO)
+    http_port: int = _listeners(15672, "Port for HTTP; 0 takes any free one.", PORT)
+    https_port: int | None = _listeners(
         None,
-        "Listeners",
         "Port for HTTP over TLS; 0 takes any free one. Needs tls_cert; with it, and no port for "
         "TLS named, 15671.",
         PORT,
     )
-    http_allowed_hosts: str | None = _option(
+    http_allowed_hosts: str | None = _listeners(
         None,
-        "Listeners",
         "Names, with commas between, by which browsers may reach the HTTP port, besides localhost "
         "and plain addresses.",
         TEXT,
     )
-    remoting: bool = _option(
-        True, "Listeners", "Listen for RocketMQ clients, as name server and as broker.", YES_NO
+    remoting: bool = _listeners(
+        True, "Listen for RocketMQ clients, as name server and as broker.", YES_NO
     )
-    namesrv: bool = _option(
-        True,
-        "Listeners",
-        "Listen on the port of RocketMQ's name server; needs remoting.",
-        YES_NO,
+    namesrv: bool = _listeners(
+        True, "Listen on the port of RocketMQ's name server; needs remoting.", YES_NO
     )
-    namesrv_port: int = _option(
-        9876, "Listeners", "Port of the RocketMQ name server; 0 takes any free one.", PORT
+    namesrv_port: int = _listeners(
+        9876, "Port of the RocketMQ name server; 0 takes any free one.", PORT
     )
-    remoting_port: int = _option(
-        10911, "Listeners", "Port of the RocketMQ broker; 0 takes any free one.", PORT
+    remoting_port: int = _listeners(
+        10911, "Port of the RocketMQ broker; 0 takes any free one.", PORT
     )
-    remoting_tls: str = _option(
+    remoting_tls: str = _listeners(
         "optional",
-        "Listeners",
         "With tls_cert: whether RocketMQ clients may connect without TLS.",
         choice("optional", "required"),
     )
-    advertise_host: str | None = _option(
+    advertise_host: str | None = _listeners(
         None,
-        "Listeners",
         "Host that RocketMQ clients connect to; not set: the one of the name server they used.",
         TEXT,
     )
-    tls_cert: Path | None = _option(
-        None, "Listeners", "Certificate chain of the server, PEM. Needs tls_key.", FILE
+    tls_cert: Path | None = _listeners(
+        None, "Certificate chain of the server, PEM. Needs tls_key.", FILE
     )
-    tls_key: Path | None = _option(None, "Listeners", "Private key of the certificate, PEM.", FILE)
-    tls_ca: Path | None = _option(
-        None, "Listeners", "Authorities, PEM; when set, clients must show a certificate.", FILE
+    tls_key: Path | None = _listeners(None, "Private key of the certificate, PEM.", FILE)
+    tls_ca: Path | None = _listeners(
+        None, "Authorities, PEM; when set, clients must show a certificate.", FILE
     )
-    tls_client_certificates: str = _option(
+    tls_client_certificates: str = _listeners(
         "required",
-        "Listeners",
         "With tls_ca: whether a client may connect without a certificate.",
         choice("required", "optional"),
     )
-    tls_user_from: str = _option(
+    tls_user_from: str = _listeners(
         "common_name",
-        "Listeners",
         "Field of a client's certificate that names the user, for logins without a password.",
         choice("common_name", "dns", "email", "uri"),
     )
 
-    heartbeat: int = _option(
+    heartbeat: int = _connections(
         60,
-        "Connections",
         "Seconds between heartbeats offered to clients; 0 disables them.",
         whole(0, 65535, "SECONDS"),
     )
-    frame_max: int = _option(
-        128 * KIB,
-        "Connections",
-        "Largest frame offered to clients, in bytes.",
-        whole(4096, 2**31 - 1, "BYTES"),
+    frame_max: int = _connections(
+        128 * KIB, "Largest frame offered to clients, in bytes.", whole(4096, 2**31 - 1, "BYTES")
     )
-    native_frame_max: int = _option(
-        64 * MIB, "Connections", "Largest frame of the native protocol.", SIZE
+    native_frame_max: int = _connections(64 * MIB, "Largest frame of the native protocol.", SIZE)
+    channel_max: int = _connections(2047, "Channels a connection may open.", whole(1, 65535))
+    handshake_timeout: float = _connections(
+        10.0, "How long a connection may take to log in.", SECONDS
     )
-    channel_max: int = _option(
-        2047, "Connections", "Channels a connection may open.", whole(1, 65535)
-    )
-    handshake_timeout: float = _option(
-        10.0, "Connections", "How long a connection may take to log in.", SECONDS
-    )
-    max_unauthenticated_per_address: int = _option(
-        100,
-        "Connections",
-        "Connections from one address that have not logged in yet.",
-        whole(1, 1_000_000),
+    max_unauthenticated_per_address: int = _connections(
+        100, "Connections from one address that have not logged in yet.", whole(1, 1_000_000)
     )
 
-    max_message_size: int = _option(16 * MIB, "Limits", "Largest message body.", SIZE)
-    http_max_body: int = _option(
+    max_message_size: int = _limits(16 * MIB, "Largest message body.", SIZE)
+    http_max_body: int = _limits(
         32 * MIB,
-        "Limits",
         "Largest body of an HTTP request; only definitions and publishes may exceed 1 MiB.",
         SIZE,
     )
-    rocketmq_max_message_size: int = _option(
+    rocketmq_max_message_size: int = _limits(
         4 * MIB,
-        "Limits",
         "Largest body of a message from a RocketMQ client; at most 16 MiB less 128 KiB, because "
         "clients cannot read larger frames.",
         size_up_to(ROCKETMQ_BODY_MAX),
     )
-    rocketmq_pull_limit: int = _option(
-        32, "Limits", "Maximum number of messages per pull of a RocketMQ client.", whole(1, 1024)
+    rocketmq_pull_limit: int = _limits(
+        32, "Maximum number of messages per pull of a RocketMQ client.", whole(1, 1024)
     )
-    auto_create_topics: bool = _option(
-        True,
-        "Limits",
-        "Create a topic when a RocketMQ client sends to one that does not exist.",
-        YES_NO,
+    auto_create_topics: bool = _limits(
+        True, "Create a topic when a RocketMQ client sends to one that does not exist.", YES_NO
     )
-    events: bool = _option(
+    events: bool = _limits(
         False,
-        "Limits",
         "Record in the topic `$events` what happens to stored messages, for `headrace report`.",
         YES_NO,
     )
-    memory_high_watermark: str = _option(
-        "40%", "Limits", "Memory use above which publishers are blocked.", AMOUNT
+    memory_high_watermark: str = _limits(
+        "40%", "Memory use above which publishers are blocked.", AMOUNT
     )
-    disk_free_limit: int = _option(
-        50 * MIB, "Limits", "Free disk space below which publishers are blocked.", SIZE
+    disk_free_limit: int = _limits(
+        50 * MIB, "Free disk space below which publishers are blocked.", SIZE
     )
-    shutdown_timeout: float = _option(10.0, "Limits", "How long a clean stop may take.", SECONDS)
+    shutdown_timeout: float = _limits(10.0, "How long a clean stop may take.", SECONDS)
 
-    engine: tuple[tuple[str, str], ...] = field(
-        default=(),
-        repr=False,  # there are passwords in it
-        metadata={
-            "option": Option(
-                "Topics",
-                "An engine for topics besides `log`: a database. The flag can be given several "
-                "times; in the file it is a table `[engines]` of names and URLs. Passwords in it "
-                "are better kept in the file.",
-                ENGINES,
-            )
-        },
+    engine: tuple[tuple[str, str], ...] = _topics(
+        (),
+        "An engine for topics besides `log`: a database. The flag can be given several "
+        "times; in the file it is a table `[engines]` of names and URLs. Passwords in it "
+        "are better kept in the file.",
+        ENGINES,
     )
 
-    share: str = _option(
+    share: str = _high_availability(
         "",
-        "High availability",
         "Keep everything in a database and stand by for other nodes: `ENGINE/SHARD`, where "
         "ENGINE is the name of an `engine`.",
         TEXT,
     )
-    node: str = _option(
-        "", "High availability", "Name of this node among those that share a shard.", TEXT
+    node: str = _high_availability("", "Name of this node among those that share a shard.", TEXT)
+    address: str = _high_availability(
+        "127.0.0.1", "Host by which other nodes reach this one.", TEXT
     )
-    address: str = _option(
-        "127.0.0.1", "High availability", "Host by which other nodes reach this one.", TEXT
-    )
-    share_lease: float = _option(
+    share_lease: float = _high_availability(
         5.0,
-        "High availability",
         "How long a node may be silent before another one takes over; the same on all nodes.",
         SECONDS,
     )
 
-    log_level: str = _option(
-        "info",
-        "Logging",
-        "Least important messages to show.",
-        choice("debug", "info", "warning", "error"),
+    log_level: str = _logging(
+        "info", "Least important messages to show.", choice("debug", "info", "warning", "error")
     )
-    log_format: str = _option("text", "Logging", "Form of the log.", choice("text", "json"))
+    log_format: str = _logging("text", "Form of the log.", choice("text", "json"))
 
-    cluster_name: str = _option(
-        "headrace@localhost", "Identity", "Name of the cluster, as sent to clients.", TEXT
+    cluster_name: str = _identity(
+        "headrace@localhost", "Name of the cluster, as sent to clients.", TEXT
     )
-    default_user: str = _option("guest", "Identity", "User created in a new data directory.", TEXT)
-    default_password: str = _option(
-        "guest", "Identity", "Password of that user.", TEXT, secret=True
+    default_user: str = _identity("guest", "User created in a new data directory.", TEXT)
+    default_password: str = _identity("guest", "Password of that user.", TEXT, secret=True)
+    rocketmq_user: str = _identity(
+        "guest", "User of RocketMQ clients on this machine that do not sign requests.", TEXT
     )
-    rocketmq_user: str = _option(
-        "guest",
-        "Identity",
-        "User of RocketMQ clients on this machine that do not sign requests.",
-        TEXT,
-    )
-    loopback_users: tuple[str, ...] = _option(
+    loopback_users: tuple[str, ...] = _identity(
         ("guest",),
-        "Identity",
         "Users who may log in from this machine only, separated by commas, or `none`.",
         NAMES,
     )
-    strict_topic_permissions: bool = _option(
+    strict_topic_permissions: bool = _identity(
         False,
-        "Identity",
         "Topic permissions restrict dead-lettering, alternate exchanges and exchange bindings too.",
         YES_NO,
     )
