@@ -8,8 +8,7 @@ import pytest
 
 from headrace.store.failpoints import NAMES
 from headrace.testing.broker_process import BrokerProcess
-from headrace.verify.crash_test import CrashTest
-from headrace.verify.load import Load
+from headrace.verify.crash_test import CrashTest, Load
 
 # Reached not under load, but while the broker starts or stops.
 AT_START = {"recovery.cut", "metadata.migrate", "metadata.migrated"}

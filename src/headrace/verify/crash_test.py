@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
 from headrace.testing.broker_process import BrokerProcess, ProcessError
 from headrace.verify import topology as t
+from headrace.verify.actors import (
+    ConfirmingPublisher,
+    LoadConsumer,
+    TransactionPublisher,
+    TransferConsumer,
+)
+from headrace.verify.amqp_connection import (
+    ConnectionLost,
+    ReceivedMethod,
+    VerifyConnection,
+    VerifyError,
+)
 from headrace.verify.ledger import Ledger, PublishOutcome, Verdict
-from headrace.verify.load import Load, drain
 
 REPEATED = 0.5  # share of unanswered messages that publishers send again
 
@@ -77,3 +91,124 @@ def run(
         for _ in range(rounds):
             on_round(test.round(seconds))
         return test.conclude()
+
+
+PUBLISHERS = 3
+DRAIN_SECONDS = 60.0
+
+
+class LoadClient(Protocol):
+    """A client with a connection of its own."""
+
+    def step(self) -> None:
+        """Do something."""
+
+    def handle(self, event: ReceivedMethod) -> None:
+        """Something came."""
+
+
+class Load:
+    """All clients of one life of the broker, served in turn by one thread."""
+
+    def __init__(
+        self, node: BrokerProcess, ledger: Ledger, chance: Random, *, size: int = 600
+    ) -> None:
+        self._port = node.port
+        self._ledger = ledger
+        self._chance = chance
+        self._links: list[VerifyConnection] = []
+        self._actors: list[LoadClient] = []
+        self.lost: ConnectionLost | None = None
+        try:
+            self._connect(size)
+        except ConnectionLost as lost:  # it can end as early as that
+            self.lost = lost
+
+    def _connect(self, size: int) -> None:
+        with_topology = self._link()
+        t.declare(with_topology, with_topology.open_channel(1))
+        with_topology.close()
+        self._links.clear()
+        life, ledger, chance = self._ledger.life, self._ledger, self._chance
+        self.publishers = [
+            ConfirmingPublisher(
+                f"publisher {number}, life {life}", self._link(), ledger, chance, size
+            )
+            for number in range(PUBLISHERS)
+        ]
+        self._actors += self.publishers
+        self._actors.append(
+            TransactionPublisher(f"batcher, life {life}", self._link(), ledger, chance, size)
+        )
+        self._actors.append(TransferConsumer(self._link(), ledger))
+        self._actors.append(
+            LoadConsumer(self._link(), ledger, chance, queues=t.CONSUMED, tidy=False)
+        )
+
+    def _link(self) -> VerifyConnection:
+        link = VerifyConnection(self._port)
+        self._links.append(link)
+        return link
+
+    def run(self, seconds: float) -> bool:
+        """Go on for a while; False when the broker has ended meanwhile."""
+        deadline = time.monotonic() + seconds
+        while self.lost is None and time.monotonic() < deadline:
+            self.turn()
+        return self.lost is None
+
+    def turn(self) -> None:
+        """Every client reads what has come and does one thing."""
+        try:
+            for link, actor in zip(self._links, self._actors, strict=True):
+                for event in link.poll():
+                    actor.handle(event)
+                actor.step()
+        except ConnectionLost as lost:
+            self.lost = lost
+
+    def repeat_unanswered(self, share: float) -> None:
+        """Publish again, under the old numbers, a share of what was never answered."""
+        routes = {families: route for route, families in t.ROUTES.items()}
+        try:
+            for sent in self._ledger.unanswered():
+                if self._chance.random() < share and self.lost is None:
+                    self._ledger.send_again(sent.number)
+                    self.publishers[0].publish(sent.number, routes[sent.families])
+        except ConnectionLost as lost:
+            self.lost = lost
+
+    def finish(self) -> None:
+        """The broker has ended: read what it had still sent, and note the end of its life."""
+        for number, link in enumerate(self._links):
+            events = link.rest()
+            for event in events if number < len(self._actors) else ():
+                _note(self._actors[number], event)
+        self._ledger.broker_ended()
+
+
+def _note(actor: LoadClient, event: ReceivedMethod) -> None:
+    with suppress(ConnectionLost):  # it wanted to answer: too late
+        actor.handle(event)
+
+
+def drain(node: BrokerProcess, ledger: Ledger, chance: Random) -> None:
+    """Consume and acknowledge everything there is."""
+    queues: Sequence[str] = [queue for queue in t.HOMES if queue != t.BRIEF]
+    asking, link = VerifyConnection(node.port), VerifyConnection(node.port)
+    asking.open_channel(1)
+    consumer = LoadConsumer(link, ledger, chance, queues=tuple(queues), tidy=True)
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while True:
+        events = link.poll(0.05)
+        for event in events:
+            consumer.handle(event)
+        consumer.step()
+        if not events and not t.count_ready(asking, 1):
+            break
+        if time.monotonic() > deadline:
+            raise VerifyError(f"the queues are not empty after {DRAIN_SECONDS:g} s")
+    consumer.step()
+    t.count_ready(asking, 1)
+    asking.close()
+    link.close()

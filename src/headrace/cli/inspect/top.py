@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.support.http_api import ManagementClient, http_options
+from headrace.cli.support.options import flag, number_option
 from headrace.cli.support.output import DONE, Column, show, table, wants_json
 
 if TYPE_CHECKING:
@@ -38,14 +39,8 @@ _SORTS = ("ready", "unacked", "in", "out", "ack", "name")
 @click.option(
     "--sort", type=click.Choice(_SORTS), default="ready", show_default=True, help="Order of queues."
 )
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.5),
-    default=2.0,
-    show_default=True,
-    help="Seconds between updates.",
-)
-@click.option("--once", is_flag=True, help="Print one table and exit.")
+@number_option("--interval", 2.0, 0.5, "Seconds between updates.")
+@flag("--once", "Print one table and exit.")
 @http_options
 def top(client: ManagementClient, sort: str, interval: float, once: bool) -> int:
     """Show queues with rates and groups with lag, until Ctrl-C.

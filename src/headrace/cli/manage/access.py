@@ -11,6 +11,7 @@ import click
 
 from headrace.cli.support.broker_options import read_secret
 from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
+from headrace.cli.support.options import file_option, flag, yes_option
 from headrace.cli.support.output import FAILED, Column, escaped, print_result, show, wants_json
 
 NEW_PASSWORD_VARIABLE = "HEADRACE_NEW_PASSWORD"
@@ -65,7 +66,7 @@ def add_vhost(client: ManagementClient, name: str, description: str | None) -> i
 
 @vhost.command("delete")
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @http_options
 def delete_vhost(client: ManagementClient, name: str, yes: bool) -> int:
     """Delete the vhost NAME with every queue and message in it."""
@@ -157,11 +158,9 @@ def _report(client: ManagementClient, name: str, text: str) -> int:
     return print_result(text, {key: row.get(key) for key in ("name", "tags", "limits")})
 
 
-_new_password_option = click.option(
+_new_password_option = file_option(
     "--new-password-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help=f"Read the new password from FILE (- is standard input). [{NEW_PASSWORD_VARIABLE}, or "
+    text=f"Read the new password from FILE (- is standard input). [{NEW_PASSWORD_VARIABLE}, or "
     "asked for]",
 )
 
@@ -256,13 +255,11 @@ def set_user_limits(
 
 @user.command("set-secret")
 @click.argument("name")
-@click.option(
+@file_option(
     "--secret-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Read the secret from FILE (- is standard input). [a random one is created and printed]",
+    text="Read the secret from FILE (- is standard input). [a random one is created and printed]",
 )
-@click.option("--clear", is_flag=True, help="Remove the secret.")
+@flag("--clear", "Remove the secret.")
 @http_options
 def set_secret(client: ManagementClient, name: str, secret_file: Path | None, clear: bool) -> int:
     """Set the secret with which RocketMQ clients sign requests.

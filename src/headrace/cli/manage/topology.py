@@ -13,6 +13,7 @@ from headrace.cli.support.broker_options import (
     durable_option,
 )
 from headrace.cli.support.name_values import arguments_of, arguments_option
+from headrace.cli.support.options import flag
 from headrace.cli.support.output import (
     Column,
     counted,
@@ -61,7 +62,7 @@ _list(
 @queue.command("declare")
 @click.argument("name")
 @durable_option
-@click.option("--auto-delete", is_flag=True, help="Delete it when its last consumer is cancelled.")
+@flag("--auto-delete", "Delete it when its last consumer is cancelled.")
 @arguments_option("For example x-max-length=1000")
 @json_option
 @broker_options
@@ -83,8 +84,8 @@ def declare_queue(
 
 @queue.command("delete")
 @click.argument("name")
-@click.option("--if-empty", is_flag=True, help="Refuse if it has messages.")
-@click.option("--if-unused", is_flag=True, help="Refuse if it has consumers.")
+@flag("--if-empty", "Refuse if it has messages.")
+@flag("--if-unused", "Refuse if it has consumers.")
 @json_option
 @broker_options
 def delete_queue(address: Address, name: str, if_empty: bool, if_unused: bool) -> int:
@@ -124,8 +125,8 @@ _list(
 @click.argument("name")
 @click.argument("kind", metavar="TYPE")
 @durable_option
-@click.option("--auto-delete", is_flag=True, help="Delete it when its last binding is removed.")
-@click.option("--internal", is_flag=True, help="Only other exchanges may publish to it.")
+@flag("--auto-delete", "Delete it when its last binding is removed.")
+@flag("--internal", "Only other exchanges may publish to it.")
 @arguments_option("For example alternate-exchange=others")
 @json_option
 @broker_options
@@ -159,7 +160,7 @@ def declare_exchange(
 
 @exchange.command("delete")
 @click.argument("name")
-@click.option("--if-unused", is_flag=True, help="Refuse if it has bindings.")
+@flag("--if-unused", "Refuse if it has bindings.")
 @json_option
 @broker_options
 def delete_exchange(address: Address, name: str, if_unused: bool) -> int:
@@ -175,7 +176,7 @@ exchange.add_command(declare_exchange, "add")
 # -- bindings --------------------------------------------------------------------------------------
 
 _arguments = arguments_option("For headers exchanges, for example x-match=any")
-_to_exchange = click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange.")
+_to_exchange = flag("--to-exchange", "DESTINATION is an exchange.")
 
 
 @click.group()

@@ -12,9 +12,11 @@ import click
 
 from headrace.cli.support.broker_options import Address, broker_options, connected
 from headrace.cli.support.message_output import Render, choose, format_options, write
-from headrace.cli.support.output import DONE, FAILED, counted, progress_bar
+from headrace.cli.support.options import flag
+from headrace.cli.support.output import DONE, FAILED, counted, escaped, progress_bar
 from headrace.client import AlreadySettled, Delivery
 from headrace.client.deliveries import DeliveryStream
+from headrace.errors import ConfigError
 
 _PREFETCH = 2000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -39,11 +41,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
     type=click.IntRange(1, 65535),
     help=f"Unacknowledged messages at a time (prefetch). [{_PREFETCH}]",
 )
-@click.option(
-    "--auto-ack",
-    is_flag=True,
-    help="Acknowledge before printing: no duplicates, but messages may be lost.",
-)
+@flag("--auto-ack", "Acknowledge before printing: no duplicates, but messages may be lost.")
 @format_options
 @broker_options
 def consume(
@@ -168,3 +166,48 @@ def _orderly_stop(wake: Callable[[], None]) -> Iterator[list[int]]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+@click.command(short_help="Take, browse or reject messages of a queue.")
+@click.argument("queue")
+@click.option(
+    "-n", "--count", default=1, type=click.IntRange(min=1), help="Maximum number of messages. [1]"
+)
+@flag("--requeue", "Requeue them after printing.")
+@flag("--reject", "Dead-letter them, or drop them without an exchange.")
+@format_options
+@broker_options
+def get(
+    address: Address,
+    queue: str,
+    count: int,
+    requeue: bool,
+    reject: bool,
+    as_json: bool,
+    raw: bool,
+    lines: bool,
+) -> int:
+    """Print the first message of QUEUE and acknowledge it.
+
+    With --requeue it stays in the queue. With --reject it is rejected, as by a consumer that
+    cannot process it: it goes to the dead-letter exchange of the queue.
+
+    The exit code is 1 when the queue is empty. Requeued messages are marked as
+    redelivered, and a delivery limit of the queue counts them.
+    """
+    if requeue and reject:
+        raise ConfigError("--requeue and --reject exclude each other")
+    render = choose(as_json=as_json, raw=raw, lines=lines)
+    found = 0
+    with connected(address) as channel:
+        while found < count and (delivery := channel.basic_get(queue)) is not None:
+            found += 1
+            write([render(delivery)])
+            if reject:
+                delivery.nack(requeue=False)
+            elif not requeue:
+                delivery.ack()
+        # Closing the channel requeues what was not acknowledged, all at once and in order.
+    if found == 0:
+        click.echo(f"headrace: queue '{escaped(queue)}' is empty", err=True)
+    return DONE if found else FAILED

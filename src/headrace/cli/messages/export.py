@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.support.http_api import ManagementClient, login_options, vhost_option
+from headrace.cli.support.options import flag
 from headrace.cli.support.output import counted, escaped, json_option, print_result, progress_bar
 from headrace.errors import CommandFailed, ConfigError
 
@@ -31,7 +32,7 @@ FORMATS = ("parquet", "arrow", "csv", "jsonl")
               help="What NAME is, if there are both.")  # fmt: skip
 @click.option("--columns", metavar="NAMES", help="Only these, separated by commas. [all]")
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of messages.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@flag("--overwrite", "Replace FILE if it exists.")
 @json_option
 @vhost_option
 @login_options

@@ -13,6 +13,7 @@ import click
 
 from headrace.cli.support.broker_options import Address, broker_options, connected, explain
 from headrace.cli.support.name_values import headers_of, properties_of
+from headrace.cli.support.options import file_option, flag, repeatable
 from headrace.cli.support.output import counted, escaped, json_option, print_result, progress_bar
 from headrace.cli.support.sender import PublishTarget, Sender, lines_of, repeated
 from headrace.client import HeadraceError
@@ -28,38 +29,27 @@ _PERSISTENT = 2
 )
 @click.option("-e", "--exchange", metavar="NAME", help="To this exchange. [the default exchange]")
 @click.option("-k", "--key", metavar="KEY", help="Routing key. [empty]")
-@click.option(
-    "-f",
-    "--file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Take the body from FILE; - is standard input.",
-)
-@click.option("--lines", is_flag=True, help="One message per line of the input.")
+@file_option("-f", "--file", text="Take the body from FILE; - is standard input.")
+@flag("--lines", "One message per line of the input.")
 @click.option(
     "--count", type=click.IntRange(min=1), help="Publish the message this many times. [1]"
 )
-@click.option("--persistent", is_flag=True, help="Keep it when the broker restarts.")
+@flag("--persistent", "Keep it when the broker restarts.")
 @click.option("--priority", type=click.IntRange(0, 255), help="For queues with x-max-priority.")
 @click.option(
     "--expiration", metavar="MS", type=click.IntRange(min=0), help="Time to live in milliseconds."
 )
-@click.option(
+@repeatable(
     "--property",
     "properties",
-    multiple=True,
-    metavar="NAME=TEXT",
-    help="Another property, content_type for example; repeatable.",
+    "NAME=TEXT",
+    "Another property, content_type for example; repeatable.",
 )
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="NAME=TEXT",
-    help="A header; NAME:=JSON for numbers and more; repeatable.",
+@repeatable(
+    "--header", "headers", "NAME=TEXT", "A header; NAME:=JSON for numbers and more; repeatable."
 )
-@click.option("--no-create", is_flag=True, help="Fail if the queue does not exist.")
-@click.option("--unrouted-ok", is_flag=True, help="Do not fail if a message is unroutable.")
+@flag("--no-create", "Fail if the queue does not exist.")
+@flag("--unrouted-ok", "Do not fail if a message is unroutable.")
 @json_option
 @broker_options
 def publish(

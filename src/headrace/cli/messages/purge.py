@@ -7,13 +7,14 @@ import sys
 import click
 
 from headrace.cli.support.broker_options import Address, broker_options, connected
+from headrace.cli.support.options import yes_option
 from headrace.cli.support.output import FAILED, counted, escaped, json_option, print_result
 from headrace.client import Channel, NotFound
 
 
 @click.command()
 @click.argument("queue")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @json_option
 @broker_options
 def purge(address: Address, queue: str, yes: bool) -> int:

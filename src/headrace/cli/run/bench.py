@@ -28,6 +28,7 @@ from headrace.cli.run.bench_compare import (
     directory_option,
     file_option,
 )
+from headrace.cli.support.options import number_option
 
 _URL = "amqp://user:password@host:port/vhost"
 
@@ -81,20 +82,8 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     metavar="NAME",
     help="A case or a group (speed, durable, memory, sizes); repeatable. [all]",
 )
-@click.option(
-    "--rounds",
-    default=3,
-    type=click.IntRange(1),
-    show_default=True,
-    help="Measurements per case and broker, the brokers in turn.",
-)
-@click.option(
-    "--seconds",
-    default=4.0,
-    type=click.FloatRange(0.2),
-    show_default=True,
-    help="Length of one measurement, after the warm-up.",
-)
+@number_option("--rounds", 3, 1, "Measurements per case and broker, the brokers in turn.")
+@number_option("--seconds", 4.0, 0.2, "Length of one measurement, after the warm-up.")
 @click.option(
     "--python",
     default=sys.executable,

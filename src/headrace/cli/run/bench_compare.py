@@ -17,6 +17,7 @@ import click
 
 from headrace.bench.brokers import HeadraceBroker
 from headrace.bench.compare.ratio import MeasureSetup, RatioResult
+from headrace.cli.support.options import number_option, repeatable
 from headrace.cli.support.output import DONE, FAILED, Column, print_markdown, show
 from headrace.errors import CommandFailed
 
@@ -105,16 +106,8 @@ class Comparison:
 def case_options(function: Callable[..., int]) -> Callable[..., int]:
     """--case, --seconds, --json, --markdown and --list, as a `Comparison`."""
 
-    @click.option(
-        "--case", "chosen", multiple=True, metavar="NAME", help="One case; repeatable. [all]"
-    )
-    @click.option(
-        "--seconds",
-        default=3.0,
-        type=click.FloatRange(0.2),
-        show_default=True,
-        help="Length of one measurement.",
-    )
+    @repeatable("--case", "chosen", "NAME", "One case; repeatable. [all]")
+    @number_option("--seconds", 3.0, 0.2, "Length of one measurement.")
     @file_option("--json", "FILE", "Write the figures.")
     @click.option("--markdown", "as_markdown", is_flag=True, help="Print a Markdown table.")
     @click.option("--list", "list_only", is_flag=True, help="Show the cases and stop.")

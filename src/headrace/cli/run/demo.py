@@ -9,6 +9,7 @@ from types import FrameType
 import click
 
 from headrace import __version__
+from headrace.cli.support.options import flag
 
 _FAILED = 1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -21,10 +22,8 @@ Next:
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the broker running at the end and print its URL.")
-@click.option(
-    "--quick", is_flag=True, help="Skip the chapters with MariaDB and Spark, which take longer."
-)
+@flag("--keep", "Leave the broker running at the end and print its URL.")
+@flag("--quick", "Skip the chapters with MariaDB and Spark, which take longer.")
 def demo(keep: bool, quick: bool) -> int:
     """Show what the broker does, with a small order shop.
 

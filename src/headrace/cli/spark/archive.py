@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.support.broker_options import Address, broker_options
+from headrace.cli.support.options import flag
 from headrace.cli.support.output import (
     DONE,
     counted,
@@ -37,21 +38,13 @@ if TYPE_CHECKING:
 @lake_option
 @click.option("-q", "--queue", "queues", multiple=True, metavar="NAME", help="Or a pattern, a*.")
 @click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Or a pattern, a*.")
-@click.option("--once", is_flag=True, help="Archive all messages that exist now, then stop.")
+@flag("--once", "Archive all messages that exist now, then stop.")
 @click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=10.0,
               show_default=True, help="Time between two rounds.")  # fmt: skip
 @click.option("--pin-bytes", metavar="BYTES", type=click.IntRange(min=1), default=10 << 30,
               help="Maximum size of messages kept for the archive. [10 GiB]")  # fmt: skip
-@click.option(
-    "--skip-lost",
-    is_flag=True,
-    help="Continue when messages were removed before they were archived.",
-)
-@click.option(
-    "--release",
-    is_flag=True,
-    help="Remove the pin of this archive: the broker keeps no more messages for it.",
-)
+@flag("--skip-lost", "Continue when messages were removed before they were archived.")
+@flag("--release", "Remove the pin of this archive: the broker keeps no more messages for it.")
 @json_option
 @spark_options
 @broker_options

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from headrace.cli.support.options import flag
 from headrace.cli.support.output import DONE, Column, counted, json_option, show, wants_json
 from headrace.cli.support.spark_session import (
     SessionSettings,
@@ -32,7 +33,7 @@ def pipeline() -> None:
 
 @pipeline.command()
 @file_argument
-@click.option("--once", is_flag=True, help="Process all messages that exist now, then stop.")
+@flag("--once", "Process all messages that exist now, then stop.")
 @spark_options
 @with_session
 def run(file: Path, once: bool, session: SessionSettings) -> int:
@@ -75,9 +76,7 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
 
 @pipeline.command()
 @file_argument
-@click.option(
-    "--no-spark", is_flag=True, help="Validate the file only, without SQL: needs no Java."
-)
+@flag("--no-spark", "Validate the file only, without SQL: needs no Java.")
 @spark_options
 @with_session
 def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.support.broker_options import Address, broker_options
+from headrace.cli.support.options import number_option
 from headrace.cli.support.output import (
     DONE,
     FAILED,
@@ -50,8 +51,7 @@ if TYPE_CHECKING:
 @click.option("--where", metavar="SQL", help="Only messages that match this SQL condition.")
 @click.option("--into", required=True, metavar="EXCHANGE", help="'' is the default exchange.")
 @click.option("--routing-key", metavar="KEY", help="Routing key. [the original one]")
-@click.option("--rate", type=click.FloatRange(min=0.1), default=1000.0, show_default=True,
-              help="Maximum number of messages per second.")  # fmt: skip
+@number_option("--rate", 1000.0, 0.1, "Maximum number of messages per second.")
 @click.option("-y", "--yes", is_flag=True, help="Publish without asking for confirmation.")
 @json_option
 @spark_options

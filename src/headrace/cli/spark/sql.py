@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.support.broker_options import Address, broker_options
+from headrace.cli.support.options import flag, number_option
 from headrace.cli.support.output import DONE, Column, json_option, progress_bar, show, wants_json
 from headrace.cli.support.spark_session import (
     SessionSettings,
@@ -22,10 +23,8 @@ from headrace.cli.support.spark_session import (
 @click.command(short_help="Query an archive, and a running broker, with SQL.")
 @click.argument("query", required=False)
 @lake_option
-@click.option("--live", is_flag=True,
-              help="Queues and topics of the running broker too, as live.NAME.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True,
-              help="Maximum number of rows.")  # fmt: skip
+@flag("--live", "Queues and topics of the running broker too, as live.NAME.")
+@number_option("--limit", 1000, 1, "Maximum number of rows.")
 @json_option
 @spark_options
 @broker_options
@@ -59,8 +58,8 @@ def sql(
             names = offer(spark, lake) if is_archived else []
             names += attach(spark, url_of(address)) if live else []
             if query is None:
-                return show([Column("table", "table")], [{"table": name} for name in names],
-                            nothing="there are no tables")  # fmt: skip
+                rows = [{"table": name} for name in names]
+                return show([Column("table", "table")], rows, nothing="there are no tables")
             answer = ask(spark, query, names)
             found = answer.limit(limit + 1).collect()
         show_rows(

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import click
 
+from headrace.cli.support.options import file_option
 from headrace.cli.support.output import escaped
 from headrace.client import (
     Channel,
@@ -37,11 +38,8 @@ durable_option = click.option(
 
 URL_VARIABLE = "HEADRACE_URL"
 PASSWORD_VARIABLE = "HEADRACE_PASSWORD"
-password_option = click.option(
-    "--password-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help=f"Read the password from FILE. [{PASSWORD_VARIABLE}]",
+password_option = file_option(
+    "--password-file", text=f"Read the password from FILE. [{PASSWORD_VARIABLE}]"
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.support.options import flag
 from headrace.cli.support.output import escaped, escaped_body, json_safe
 from headrace.client import Delivery
 
@@ -26,8 +27,8 @@ _quote = json.encoder.encode_basestring
 
 _FORMATS = (
     click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
-    click.option("--raw", is_flag=True, help="Only the bodies, unchanged, without separators."),
-    click.option("--lines", is_flag=True, help="Only the bodies, each followed by a newline."),
+    flag("--raw", "Only the bodies, unchanged, without separators."),
+    flag("--lines", "Only the bodies, each followed by a newline."),
 )
 
 

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-import click
-
+from headrace.cli.support.options import repeatable
 from headrace.cli.support.output import escaped
 from headrace.client.properties import properties_map
 from headrace.errors import ConfigError
@@ -26,7 +25,7 @@ _LARGEST, _SMALLEST = (1 << 63) - 1, -(1 << 63)
 def arguments_option(example: str) -> Callable[[Command], Command]:
     """--argument, as ``arguments``."""
     text = f"{example}; NAME:=JSON for the rest; repeatable."
-    return click.option("--argument", "arguments", multiple=True, metavar="NAME=VALUE", help=text)
+    return repeatable("--argument", "arguments", "NAME=VALUE", text)
 
 
 def headers_of(pairs: Iterable[str]) -> dict[str, object]:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import click
 
 from headrace.cli.support.broker_options import Address
+from headrace.cli.support.options import flag, repeatable
 from headrace.cli.support.output import progress_bar
 from headrace.errors import CommandFailed, ConfigError
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., object])
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-debug_option = click.option("--debug", is_flag=True, help="Show stack traces and Spark's log.")
+debug_option = flag("--debug", "Show stack traces and Spark's log.")
 state_option = click.option(
     "--state-dir",
     metavar="DIR",
@@ -73,13 +74,7 @@ def spark_options(command: Command) -> Command:
     for option in (
         debug_option,
         state_option,
-        click.option(
-            "--conf",
-            "conf",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A setting of Spark; repeatable.",
-        ),
+        repeatable("--conf", "conf", "KEY=VALUE", "A setting of Spark; repeatable."),
         click.option(
             "--master",
             metavar="URL",

@@ -19,6 +19,7 @@ from headrace.cli.support.broker_options import (
     find_address,
 )
 from headrace.cli.support.message_output import write
+from headrace.cli.support.options import file_option
 from headrace.cli.support.output import escaped, escaped_body, print_json
 from headrace.cli.support.sender import lines_of
 from headrace.client import ConnectionFactory
@@ -46,11 +47,8 @@ def store_options(function: Callable[..., int]) -> Callable[..., int]:
     @click.option(
         "-p", "--vhost", metavar="NAME", help="The broker's vhost. [the path of the URL, or /]"
     )
-    @click.option(
-        "--password-file",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help=f"Read the broker's password from FILE. [{PASSWORD_VARIABLE}]",
+    @file_option(
+        "--password-file", text=f"Read the broker's password from FILE. [{PASSWORD_VARIABLE}]"
     )
     @functools.wraps(function)
     def with_store(

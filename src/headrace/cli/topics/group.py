@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
+from headrace.cli.support.options import flag, repeatable, yes_option
 from headrace.cli.support.output import DONE, Column, escaped, json_option, print_result, show
 from headrace.cli.support.topic_store import confirmed, fields_of, store_options
 from headrace.errors import CommandFailed, ConfigError
@@ -33,9 +34,7 @@ LAG_COLUMNS = (
     Column("dead", "dead", is_number=True),
     Column("oldest", "oldest"),
 )
-_alone = click.option(
-    "--alone", is_flag=True, help="GROUP is the token of a consumer without a group."
-)
+_alone = flag("--alone", "GROUP is the token of a consumer without a group.")
 
 
 @click.group()
@@ -78,14 +77,8 @@ def lag(store: Store, topic: str, group: str, alone: bool) -> int:
     metavar="TIME",
     help="Stored at TIME or later, for example 2026-11-16T08:00:00+00:00; default zone: local.",
 )
-@click.option(
-    "--offset",
-    "offsets",
-    multiple=True,
-    metavar="PRIORITY=ID",
-    help="Continue after this id; repeatable.",
-)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@repeatable("--offset", "offsets", "PRIORITY=ID", "Continue after this id; repeatable.")
+@yes_option
 @json_option
 @store_options
 def reset(
@@ -118,7 +111,7 @@ def reset(
 @click.argument("topic")
 @click.argument("group")
 @_alone
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @store_options
 def delete(store: Store, topic: str, group: str, alone: bool, yes: bool) -> int:
     """Delete GROUP and its positions in TOPIC.

@@ -9,6 +9,7 @@ import click
 
 from headrace.bulk.client import BulkConnection, Pin
 from headrace.cli.support.broker_options import Address, broker_options, explained
+from headrace.cli.support.options import yes_option
 from headrace.cli.support.output import DONE, Column, escaped, json_option, show
 from headrace.cli.support.topic_store import confirmed
 from headrace.client.settings import Settings
@@ -42,7 +43,7 @@ def list_pins(address: Address) -> int:
 
 @pin.command()
 @click.argument("query")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @broker_options
 def delete(address: Address, query: str, yes: bool) -> int:
     """Delete the pin of QUERY. If the query returns, messages may have been removed."""

@@ -9,6 +9,7 @@ from uuid import uuid4
 import click
 
 from headrace.cli.support.name_values import arguments_of
+from headrace.cli.support.options import file_option, flag, repeatable, yes_option
 from headrace.cli.support.output import (
     DONE,
     Column,
@@ -59,12 +60,11 @@ def topic() -> None:
 @click.option(
     "--engine", metavar="NAME", help="Engine of the broker: log, or a name given with --engine."
 )
-@click.option(
+@repeatable(
     "--argument",
     "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Option of the engine, append_mode=counter for example; repeatable.",
+    "NAME=VALUE",
+    "Option of the engine, append_mode=counter for example; repeatable.",
 )
 @json_option
 @store_options
@@ -133,13 +133,7 @@ def _contents(found: Topic, priority: str, count: int) -> str:
 @topic.command()
 @click.argument("name")
 @click.argument("body", required=False)
-@click.option(
-    "-f",
-    "--file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="One message per line of FILE; - is standard input.",
-)
+@file_option("-f", "--file", text="One message per line of FILE; - is standard input.")
 @_priority
 @click.option("--key", metavar="KEY", help="ref_key: business key, for example order-17.")
 @click.option("--tags", metavar="TAGS", help="For selectors.")
@@ -207,9 +201,9 @@ def _parts(count: int, size: int = 1000) -> list[int]:
     type=click.Choice(["earliest", "latest"]),
     help="Where a new group starts. [earliest]",
 )
-@click.option("--peek", is_flag=True, help="Print them without committing.")
+@flag("--peek", "Print them without committing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-@click.option("--lines", is_flag=True, help="Only the bodies, each followed by a newline.")
+@flag("--lines", "Only the bodies, each followed by a newline.")
 @store_options
 def read(
     store: Store,
@@ -252,7 +246,7 @@ def _has_reader(store: Store, topic: str, token: str, group: str | None) -> bool
 
 @topic.command()
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @store_options
 def delete(store: Store, name: str, yes: bool) -> int:
     """Delete the topic NAME with all its messages and positions."""
@@ -266,7 +260,7 @@ def delete(store: Store, name: str, yes: bool) -> int:
 
 @topic.command()
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @json_option
 @store_options
 def adopt(store: Store, name: str, yes: bool) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.inspect.problems import CHECKS, Snapshot, find
+from headrace.cli.inspect.doctor import CHECKS, Snapshot, find
 
 GIB = 1 << 30
 NODE = {

@@ -10,10 +10,12 @@ import sys
 import unicodedata
 from importlib import import_module
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.cli.storage.data_directory import backup, compact, fsck, restore
 from headrace.cli.support.output import escaped, escaped_body, json_safe, progress_bar
 
 # Control, format, surrogate, line and paragraph separators: Unicode's own names for trouble.
@@ -89,11 +91,15 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     "module",
-    ["storage.fsck", "storage.backup", "storage.compact", "storage.share", "spark.archive",
-     "spark.replay", "spark.report", "spark.sql", "messages.export", "messages.publish",
-     "inspect.doctor"],
+    ["storage.share", "spark.archive", "spark.replay", "spark.report", "spark.sql",
+     "messages.export", "messages.publish", "inspect.doctor"],
 )  # fmt: skip
 def test_commands_that_can_take_long_show_progress(module: str) -> None:
     assert re.search(
         r"progress_bar\(\s*\"", inspect.getsource(import_module(f"headrace.cli.{module}"))
     )
+
+
+@pytest.mark.parametrize("command", [fsck, compact, backup, restore], ids=lambda one: one.name)
+def test_commands_on_data_directories_show_progress(command: click.Command) -> None:
+    assert re.search(r"progress_bar\(\s*\"", inspect.getsource(command.callback))

@@ -1,4 +1,4 @@
-"""`headrace fsck`: check every byte of a data directory; repair it on request."""
+"""`headrace fsck`, `compact`, `backup` and `restore`: what is done to a data directory."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.support.output import progress_bar
+from headrace.cli.support.output import DONE, FAILED, counted, progress_bar
+from headrace.store.tools import backup as copies
+from headrace.store.tools.compact import compact as compact_directory
 from headrace.store.tools.findings import Findings, RepairAction, describe_ranges
 from headrace.store.tools.fsck import check
 from headrace.store.tools.offline import locked
 from headrace.store.tools.repair import repair
 
-_DAMAGED = 1
+_directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+
+
+def _silence() -> None:
+    """Recovery reports to the log of the broker; commands print everything at the end."""
+    logging.getLogger("headrace.store").addHandler(logging.NullHandler())
+
+
+# -- fsck ------------------------------------------------------------------------------------------
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@_directory
 @click.option(
     "--repair",
     "wanted",
@@ -32,8 +42,7 @@ def fsck(directory: Path, wanted: bool, as_json: bool) -> int:
     Reads every record and compares every checksum. Nothing is changed without --repair. The exit
     code is 0 when nothing is damaged (any more), otherwise 1.
     """
-    # Recovery reports to the log of the broker; here everything is printed at the end.
-    logging.getLogger("headrace.store").addHandler(logging.NullHandler())
+    _silence()
     done: list[str] = []
     with locked(directory, create=wanted, strict=False):
         findings = _check(directory)
@@ -48,7 +57,7 @@ def fsck(directory: Path, wanted: bool, as_json: bool) -> int:
         for line in done:
             click.echo(f"repair: {line}")
         _sum_up(findings, after, repaired=bool(done))
-    return 0 if after.is_sound else _DAMAGED
+    return DONE if after.is_sound else FAILED
 
 
 def _check(directory: Path) -> Findings:
@@ -96,3 +105,62 @@ def _sum_up(findings: Findings, after: Findings, *, repaired: bool) -> None:
         click.echo(f"{summary}; repaired, {live:,} messages alive")
     else:
         click.echo(f"{summary}; {len(after.places)} could not be repaired")
+
+
+# -- compact, backup, restore ----------------------------------------------------------------------
+
+
+@click.command()
+@_directory
+@click.option("--json", "as_json", is_flag=True, help="Print the sizes as JSON.")
+def compact(directory: Path, as_json: bool) -> int:
+    """Compact the log of a stopped broker.
+
+    DIR is its data directory. A running broker compacts mostly dead segments by itself. This
+    command rewrites every segment that has dead messages.
+    """
+    _silence()
+    with locked(directory, create=True), progress_bar("compacting", "segments") as progress:
+        before, after = compact_directory(directory, progress)
+    if as_json:
+        click.echo(json.dumps({"before": before.as_json(), "after": after.as_json()}))
+        return DONE
+    for label, space in (("before", before), ("after", after)):
+        click.echo(
+            f"{label:<7} {space.bytes:>15,} bytes in {space.segments} segments, "
+            f"{space.messages:,} messages alive"
+        )
+    return DONE
+
+
+@click.command()
+@_directory
+@click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
+def backup(directory: Path, target: Path) -> int:
+    """Copy the data directory DIR to the new directory TARGET.
+
+    The broker may be running. Everything that was confirmed before the start and is not
+    acknowledged is in the copy. TARGET appears when it is complete; `headrace restore` restores it.
+    """
+    with progress_bar("copying", "files") as progress:
+        copied = copies.backup(directory, target, progress)
+    return _copied(copied, target)
+
+
+@click.command()
+@click.argument("source", metavar="BACKUP", type=click.Path(path_type=Path))
+@_directory
+def restore(source: Path, directory: Path) -> int:
+    """Copy BACKUP to DIR, which must be empty or absent.
+
+    The backup is checked first, as `headrace fsck` does.
+    """
+    _silence()
+    with progress_bar("copying", "files") as progress:
+        copied = copies.restore(source, directory, progress)
+    return _copied(copied, directory)
+
+
+def _copied(copied: copies.CopySummary, target: Path) -> int:
+    click.echo(f"copied {counted(copied.segments, 'segment')}, {copied.bytes:,} bytes, to {target}")
+    return DONE
