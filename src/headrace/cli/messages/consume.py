@@ -14,6 +14,7 @@ from headrace.cli.support.broker_options import Address, broker_options, connect
 from headrace.cli.support.message_output import Render, choose, format_options, write
 from headrace.cli.support.options import flag
 from headrace.cli.support.output import DONE, FAILED, counted, escaped, progress_bar
+from headrace.cli.support.signals import handled_signals
 from headrace.client import AlreadySettled, Delivery
 from headrace.client.deliveries import DeliveryStream
 from headrace.errors import ConfigError
@@ -152,20 +153,13 @@ def _take(
 def _orderly_stop(wake: Callable[[], None]) -> Iterator[list[int]]:
     """A first Ctrl-C (or SIGTERM) is noted, so that no batch is cut short; a second one breaks."""
     stopped: list[int] = []
-    before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def note(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
-        for one, handler in before.items():
-            signal.signal(one, handler)
         wake()
 
-    before.update({one: signal.signal(one, note) for one in _SIGNALS})
-    try:
+    with handled_signals(note, *_SIGNALS, once=True):
         yield stopped
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 @click.command(short_help="Take, browse or reject messages of a queue.")

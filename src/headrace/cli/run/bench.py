@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -29,6 +26,7 @@ from headrace.cli.run.bench_compare import (
     file_option,
 )
 from headrace.cli.support.options import number_option
+from headrace.cli.support.signals import handled_signals, interrupt
 
 _URL = "amqp://user:password@host:port/vhost"
 
@@ -190,7 +188,8 @@ def _run(
 ) -> list[CaseResult]:
     minutes = estimate(chosen, rounds, len(targets), timing) / 60
     outcomes = []
-    with _orderly_end(), BenchRunner(targets, timing, _progress) as runner:
+    runner = BenchRunner(targets, timing, _progress)
+    with handled_signals(interrupt, signal.SIGTERM), runner:
         header["servers"] = runner.servers()
         for name, value in header.items():
             click.echo(f"{name}: {value}")
@@ -202,20 +201,6 @@ def _run(
 
 def _progress(text: str) -> None:
     click.echo(text, err=True)
-
-
-@contextlib.contextmanager
-def _orderly_end() -> Iterator[None]:
-    """SIGTERM ends like Ctrl-C: queues are deleted and brokers stopped on the way out."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _write(

@@ -10,6 +10,7 @@ import click
 
 from headrace import __version__
 from headrace.cli.support.options import flag
+from headrace.cli.support.signals import handled_signals
 
 _FAILED = 1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -31,12 +32,8 @@ def demo(keep: bool, quick: bool) -> int:
     private broker on free ports and stops it at the end.
     Every claim it prints is checked; the exit code is 0 only if all of them held.
     """
-    before = [signal.signal(number, _interrupt) for number in _SIGNALS]
-    try:
+    with handled_signals(_interrupt, *_SIGNALS):
         return _run(keep=keep, quick=quick)
-    finally:
-        for number, handler in zip(_SIGNALS, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _run(*, keep: bool, quick: bool) -> int:

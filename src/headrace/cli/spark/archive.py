@@ -27,7 +27,6 @@ from headrace.cli.support.spark_session import (
     open_session,
     spark_options,
     url_of,
-    with_session,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 @json_option
 @spark_options
 @broker_options
-@with_session
 def archive(
     address: Address,
     lake: Path,

@@ -19,7 +19,6 @@ from headrace.cli.support.spark_session import (
     settings_of,
     spark_options,
     state_option,
-    with_session,
     with_spark_errors,
 )
 
@@ -35,7 +34,6 @@ def pipeline() -> None:
 @file_argument
 @flag("--once", "Process all messages that exist now, then stop.")
 @spark_options
-@with_session
 def run(file: Path, once: bool, session: SessionSettings) -> int:
     """Run the pipeline in FILE until SIGTERM or Ctrl-C.
 
@@ -78,7 +76,6 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
 @file_argument
 @flag("--no-spark", "Validate the file only, without SQL: needs no Java.")
 @spark_options
-@with_session
 def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
     """Validate FILE without running it: names, SQL, schemas, sinks. No broker is contacted."""
     from headrace.spark.pipelines.file import load

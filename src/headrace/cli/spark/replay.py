@@ -27,7 +27,6 @@ from headrace.cli.support.spark_session import (
     open_session,
     spark_options,
     url_of,
-    with_session,
 )
 from headrace.errors import ConfigError
 
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 @json_option
 @spark_options
 @broker_options
-@with_session
 def replay(
     address: Address,
     lake: Path | None,

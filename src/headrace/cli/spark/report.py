@@ -27,7 +27,6 @@ from headrace.cli.support.spark_session import (
     open_session,
     spark_options,
     url_of,
-    with_session,
 )
 from headrace.errors import ConfigError
 from headrace.urls import hosts_of
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 @json_option
 @spark_options
 @broker_options
-@with_session
 def report(
     address: Address,
     lake: Path | None,

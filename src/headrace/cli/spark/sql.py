@@ -16,7 +16,6 @@ from headrace.cli.support.spark_session import (
     open_session,
     spark_options,
     url_of,
-    with_session,
 )
 
 
@@ -28,7 +27,6 @@ from headrace.cli.support.spark_session import (
 @json_option
 @spark_options
 @broker_options
-@with_session
 def sql(
     address: Address,
     query: str | None,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
@@ -20,12 +20,12 @@ import click
 from headrace.cli.support.broker_options import Address
 from headrace.cli.support.options import flag, repeatable
 from headrace.cli.support.output import progress_bar
+from headrace.cli.support.signals import handled_signals, interrupt
 from headrace.errors import CommandFailed, ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Command = TypeVar("Command", bound=Callable[..., object])
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 debug_option = flag("--debug", "Show stack traces and Spark's log.")
@@ -69,38 +69,27 @@ class SessionSettings:
         return state_directory(self.state_dir, os.environ)
 
 
-def spark_options(command: Command) -> Command:
-    """--master, --conf, --state-dir and --debug, for a command with `with_session`."""
-    for option in (
-        debug_option,
-        state_option,
-        repeatable("--conf", "conf", "KEY=VALUE", "A setting of Spark; repeatable."),
-        click.option(
-            "--master",
-            metavar="URL",
-            help="spark://host:port, yarn, k8s://..., local[N]. [local[*,4]]",
-        ),
-    ):
-        command = option(command)
-    return command
+def spark_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Adds --master, --conf, --state-dir and --debug; the function gets them as ``session``."""
 
-
-def with_session(function: Callable[..., int]) -> Callable[..., int]:
-    """`with_spark_errors`; the function gets its SessionSettings as ``session``."""
-
+    @click.option(
+        "--master", metavar="URL", help="spark://host:port, yarn, k8s://..., local[N]. [local[*,4]]"
+    )
+    @repeatable("--conf", "conf", "KEY=VALUE", "A setting of Spark; repeatable.")
+    @state_option
+    @debug_option
+    @with_spark_errors
     @functools.wraps(function)
-    def gathered(
-        *args: object,
+    def with_session(
         master: str | None,
         conf: tuple[str, ...],
         state_dir: Path | None,
         debug: bool,
         **rest: object,
     ) -> int:
-        session = SessionSettings(master, conf, state_dir, debug)
-        return function(*args, session=session, **rest)
+        return function(session=SessionSettings(master, conf, state_dir, debug), **rest)
 
-    return with_spark_errors(gathered)
+    return with_session
 
 
 @contextmanager
@@ -145,11 +134,10 @@ def with_spark_errors(function: Callable[..., int]) -> Callable[..., int]:
     """For commands with --debug. SIGTERM ends them as Ctrl-C does, unless they handle it."""
 
     @functools.wraps(function)
-    def with_errors(*args: object, debug: bool, **rest: object) -> int:
-        with _signals_kept(), spark_errors(debug):
-            on_signals(_interrupt)
+    def with_errors(debug: bool, **rest: object) -> int:
+        with handled_signals(interrupt, *SIGNALS), spark_errors(debug):
             try:
-                return function(*args, debug=debug, **rest)
+                return function(debug=debug, **rest)
             except KeyboardInterrupt as error:
                 raise CommandFailed(str(error) or "interrupted") from None
 
@@ -165,23 +153,6 @@ def on_signals(call: Callable[[], None]) -> None:
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             signal.signal(number, on_signal)
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def _signals_kept() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    kept = [(number, signal.getsignal(number)) for number in SIGNALS]
-    try:
-        yield
-    finally:
-        for number, handler in kept:
-            signal.signal(number, handler)
 
 
 @contextmanager
