@@ -27,8 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from headrace.bench import processes
 from headrace.bench.cases import CASES
-from headrace.bench.load.latency import measure_latency
-from headrace.bench.load.throughput import measure_flow
+from headrace.bench.load.measures import measure_flow, measure_latency
 from headrace.bench.target import AmqpAddress, Timing
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings

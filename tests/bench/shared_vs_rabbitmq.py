@@ -28,7 +28,7 @@ import pika
 from headrace.bench.brokers import find_rabbitmq
 from headrace.bench.cases import PREFETCH, WINDOW, Case
 from headrace.bench.load.amqp_connection import AmqpConnection
-from headrace.bench.load.throughput import measure_flow
+from headrace.bench.load.measures import measure_flow
 from headrace.bench.target import AmqpAddress, Timing
 from headrace.testing import wait_for
 from headrace.wire.amqp import methods as m

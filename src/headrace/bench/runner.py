@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 
 from headrace.bench.cases import Case, CaseKind
 from headrace.bench.load.amqp_connection import AmqpConnection
-from headrace.bench.load.latency import measure_latency
-from headrace.bench.load.memory_usage import measure_idle, measure_memory
-from headrace.bench.load.throughput import measure_bindings, measure_flow
+from headrace.bench.load.measures import (
+    measure_bindings,
+    measure_flow,
+    measure_idle,
+    measure_latency,
+    measure_memory,
+)
 from headrace.bench.target import Figure, MeasureError, Target, Timing
 
 _SMALLER_IS_BETTER = (CaseKind.LATENCY, CaseKind.MEMORY, CaseKind.IDLE)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.util import find_spec
-from pathlib import Path
 
 from headrace.testing import mariadb
 
@@ -19,23 +19,13 @@ def missing() -> str | None:
     return None
 
 
-class DemoDatabase:
-    """A MariaDB server in a directory; leaving the `with` block stops it."""
+class DemoDatabase(ExitStack):
+    """A MariaDB server; leaving the `with` block stops it."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._server: mariadb.MariaDb | None = None
-
-    def __enter__(self) -> DemoDatabase:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.stop()
+    _server: mariadb.MariaDb | None = None
 
     def start(self) -> None:
-        self._directory.mkdir()
-        self._server = mariadb.prepare(self._directory)
+        self._server = self.enter_context(mariadb.run_mariadb())
         self._server.create_database(DATABASE)
 
     @property

@@ -23,12 +23,8 @@ WITH_PIKA = has_pika()
 QUICK = (unattended, in_the_broker, rocketmq_group, page)
 SLOW = (in_a_database, pipeline)  # they start other programs
 if WITH_PIKA:
-    from headrace.demo.chapters import everyday
-    from headrace.demo.chapters import failures as trouble
-    from headrace.demo.chapters.broker_crash import crash
+    from headrace.demo.chapters.with_pika import CHAPTERS, crash
     from headrace.demo.clients import ClientError, Clients
-
-    CHAPTERS = (*everyday.CHAPTERS, *trouble.CHAPTERS)
 
 
 def run_chapters(output: DemoOutput, broker: DemoBroker, *, quick: bool = False) -> None:
@@ -41,7 +37,7 @@ def run_chapters(output: DemoOutput, broker: DemoBroker, *, quick: bool = False)
         with _chapter(output, str(chapter.__doc__)):
             chapter(output, broker)
     if not quick:
-        with DemoDatabase(broker.directory / "mariadb") as database:
+        with DemoDatabase() as database:
             for slow in SLOW:
                 with _chapter(output, str(slow.__doc__)):
                     slow(output, broker, database)

@@ -10,7 +10,7 @@ import pytest
 from headrace.bench import report
 from headrace.bench.cases import CASES
 from headrace.bench.chart import bar_chart, tick_step
-from headrace.bench.load.latency import percentile
+from headrace.bench.load.measures import percentile
 from headrace.bench.runner import CaseResult
 from headrace.bench.target import Figure
 

@@ -31,7 +31,6 @@ from headrace.topics.store import open_store
 
 DATABASE: Final = "bench"
 BODY: Final = bytes(range(256))
-CONSUMERS: Final = 4
 PRODUCERS: Final = 4
 BATCH: Final = 500
 _UNDER_WAY: Final = 8

@@ -12,8 +12,8 @@ from pika.frame import Method
 from pika.spec import Basic, Connection
 
 from headrace.bench.cases import CASES
-from headrace.bench.load import consumer, contents, frames
-from headrace.bench.load.consumer import ConsumerSocket
+from headrace.bench.load import contents, frames, streams
+from headrace.bench.load.streams import ConsumerSocket
 from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.target import MeasureError
@@ -24,7 +24,7 @@ MakeInlet = Callable[..., tuple[ConsumerSocket, SharedCounters, FakeSocket]]
 
 @pytest.fixture
 def make_inlet(monkeypatch: pytest.MonkeyPatch) -> MakeInlet:
-    monkeypatch.setattr(consumer, "AmqpConnection", FakeLink)
+    monkeypatch.setattr(streams, "AmqpConnection", FakeLink)
 
     def make(name: str, pieces: list[bytes]) -> tuple[ConsumerSocket, SharedCounters, FakeSocket]:
         sock = FakeSocket(pieces)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from headrace.bench.cases import CASES, Case
-from headrace.bench.load import publisher
-from headrace.bench.load.publisher import PublisherSocket
+from headrace.bench.load import streams
+from headrace.bench.load.streams import PublisherSocket
 from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
 from support.fake_connection import FakeLink, FakeSocket
@@ -19,7 +19,7 @@ MakeStream = Callable[[Case], tuple[PublisherSocket, SharedCounters, FakeSocket]
 
 @pytest.fixture
 def make_stream(monkeypatch: pytest.MonkeyPatch) -> MakeStream:
-    monkeypatch.setattr(publisher, "AmqpConnection", FakeLink)
+    monkeypatch.setattr(streams, "AmqpConnection", FakeLink)
 
     def make(case: Case) -> tuple[PublisherSocket, SharedCounters, FakeSocket]:
         sock = FakeSocket()
