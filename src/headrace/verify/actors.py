@@ -28,6 +28,10 @@ class _Sender:
         self._ledger = ledger
         self._chance = chance
         self._size = size
+        self._prepare()
+
+    def _prepare(self) -> None:
+        raise NotImplementedError
 
     def _send(self, number: int, route: tuple[str, str]) -> None:
         body = make_body(number, self._chance.randrange(self._size))
@@ -37,14 +41,11 @@ class _Sender:
 class ConfirmingPublisher(_Sender):
     """Publishes with confirms; never more than ``window`` of them open."""
 
-    def __init__(
-        self, name: str, link: VerifyConnection, ledger: Ledger, chance: Random, size: int
-    ) -> None:
-        super().__init__(name, link, ledger, chance, size)
-        self._window = chance.choice((1, 20, 200))
+    def _prepare(self) -> None:
+        self._window = self._chance.choice((1, 20, 200))
         self._tag = 0
         self._open: deque[tuple[int, int, list[Proof]]] = deque()  # tag, number, proofs
-        link.call(self._channel, m.ConfirmSelect(), m.ConfirmSelectOk)
+        self._link.call(self._channel, m.ConfirmSelect(), m.ConfirmSelectOk)
 
     def step(self) -> None:
         """A burst of messages, as far as the window allows."""
@@ -79,12 +80,9 @@ class ConfirmingPublisher(_Sender):
 class TransactionPublisher(_Sender):
     """Publishes in transactions, a few messages each; one rollback in ten."""
 
-    def __init__(
-        self, name: str, link: VerifyConnection, ledger: Ledger, chance: Random, size: int
-    ) -> None:
-        super().__init__(name, link, ledger, chance, size)
+    def _prepare(self) -> None:
         self._open: list[int] = []
-        link.call(self._channel, m.TxSelect(), m.TxSelectOk)
+        self._link.call(self._channel, m.TxSelect(), m.TxSelectOk)
 
     def step(self) -> None:
         if self._open or self._link.blocked:

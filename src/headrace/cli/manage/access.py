@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from headrace.cli.support.broker_options import read_secret
 from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
-from headrace.cli.support.options import file_option, flag, yes_option
+from headrace.cli.support.options import Command, file_option, flag, yes_option
 from headrace.cli.support.output import FAILED, Column, escaped, print_result, show, wants_json
 
 NEW_PASSWORD_VARIABLE = "HEADRACE_NEW_PASSWORD"
@@ -80,43 +80,7 @@ def delete_vhost(client: ManagementClient, name: str, yes: bool) -> int:
     return print_result(f"deleted vhost {escaped(name)}", {"name": name})
 
 
-@vhost.command("set-limits")
-@click.argument("name")
-@click.option(
-    "--max-connections", type=int, help="Maximum number of connections; negative: no limit."
-)
-@click.option("--max-queues", type=int, help="Maximum number of queues; negative: no limit.")
-@http_options
-def set_vhost_limits(
-    client: ManagementClient, name: str, max_connections: int | None, max_queues: int | None
-) -> int:
-    """Set the limits of the vhost NAME.
-
-    Existing connections and queues stay.
-    """
-    return _change_limits(
-        client,
-        ("vhost-limits", name),
-        {"max-connections": max_connections, "max-queues": max_queues},
-    )
-
-
 vhost.add_command(add_vhost, "set")
-
-
-def _change_limits(
-    client: ManagementClient, path: tuple[str, str], limits: Mapping[str, int | None]
-) -> int:
-    """Set the limits of a vhost or a user; None leaves one as it is, a negative one lifts it."""
-    for name, value in limits.items():
-        if value is not None and value < 0:
-            client.request("DELETE", (*path, name))
-        elif value is not None:
-            client.request("PUT", (*path, name), {"value": value})
-    rows = client.get(*path)
-    left = {key: one for row in rows for key, one in row["value"].items()}
-    shown = ", ".join(f"{key} {one}" for key, one in left.items()) or "no limits"
-    return print_result(f"{escaped(path[1])}: {shown}", {"name": path[1], "limits": left})
 
 
 # -- users -----------------------------------------------------------------------------------------
@@ -232,27 +196,6 @@ def set_tags(client: ManagementClient, name: str, tags: tuple[str, ...]) -> int:
     return _report(client, name, f"user {escaped(name)}: {shown}")
 
 
-@user.command("set-limits")
-@click.argument("name")
-@click.option(
-    "--max-connections", type=int, help="Maximum number of connections; negative: no limit."
-)
-@click.option("--max-channels", type=int, help="Maximum number of channels; negative: no limit.")
-@http_options
-def set_user_limits(
-    client: ManagementClient, name: str, max_connections: int | None, max_channels: int | None
-) -> int:
-    """Set the limits of the user NAME.
-
-    Open connections and channels stay open.
-    """
-    return _change_limits(
-        client,
-        ("user-limits", name),
-        {"max-connections": max_connections, "max-channels": max_channels},
-    )
-
-
 @user.command("set-secret")
 @click.argument("name")
 @file_option(
@@ -279,6 +222,43 @@ def set_secret(client: ManagementClient, name: str, secret_file: Path | None, cl
 
 
 user.add_command(set_tags, "set")
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def _limits_command(group: click.Group, other: str, text: str) -> None:
+    """`set-limits` of vhosts or users: of their connections, and of ``other``."""
+
+    @group.command("set-limits", help=text)
+    @click.argument("name")
+    @_limit_option("connections")
+    @_limit_option(other)
+    @http_options
+    def set_limits(client: ManagementClient, name: str, **limits: int | None) -> int:
+        path = (f"{group.name}-limits", name)
+        for parameter, value in limits.items():
+            limit = parameter.replace("_", "-")
+            if value is not None and value < 0:
+                client.request("DELETE", (*path, limit))
+            elif value is not None:
+                client.request("PUT", (*path, limit), {"value": value})
+        left = {key: one for row in client.get(*path) for key, one in row["value"].items()}
+        shown = ", ".join(f"{key} {one}" for key, one in left.items()) or "no limits"
+        return print_result(f"{escaped(name)}: {shown}", {"name": name, "limits": left})
+
+
+def _limit_option(of: str) -> Callable[[Command], Command]:
+    text = f"Maximum number of {of}; negative: no limit."
+    return click.option(f"--max-{of}", type=int, help=text)
+
+
+_limits_command(
+    vhost, "queues", "Set the limits of the vhost NAME.\n\nExisting connections and queues stay."
+)
+_limits_command(
+    user, "channels", "Set the limits of the user NAME.\n\nOpen connections and channels stay open."
+)
 
 
 # -- permissions -----------------------------------------------------------------------------------

@@ -105,15 +105,17 @@ def management_of(
     return ManagementClient(f"http://{quote(address.user, safe='')}@{host}", address.password)
 
 
+def _head(made: Report) -> dict[str, object]:
+    since, until = made.since.isoformat(), made.until.isoformat()
+    return {"from": since, "to": until, "window": made.window, "notes": list(made.notes)}
+
+
 def kept_form(made: Report) -> dict[str, object]:
     """Body of `PUT /api/reports`."""
     from headrace.spark.row_output import plain
 
     return {
-        "from": made.since.isoformat(),
-        "to": made.until.isoformat(),
-        "window": made.window,
-        "notes": list(made.notes),
+        **_head(made),
         "tables": [
             {
                 "title": table.title,
@@ -157,10 +159,7 @@ def _as_json(made: Report) -> dict[str, object]:
     from headrace.spark.row_output import plain
 
     return {
-        "from": made.since.isoformat(),
-        "to": made.until.isoformat(),
-        "window": made.window,
-        "notes": list(made.notes),
+        **_head(made),
         "tables": {
             table.title: [
                 dict(zip(table.columns, map(plain, row), strict=True)) for row in table.rows
