@@ -9,21 +9,20 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Self
 
-import headrace
 from headrace.bench import processes
 from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.target import AmqpAddress, MeasureError
+from headrace.testing.broker_process import own_environment
 
 _START_SECONDS = 90
 _STOP_SECONDS = 30
-_LISTENERS = ("native", "namesrv", "remoting", "http")
+_LISTENERS = ("amqp", "native", "namesrv", "remoting", "http")
 _PLACES = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
 
 
@@ -148,9 +147,11 @@ class HeadraceBroker(StartedBroker):
         cores = sorted(os.sched_getaffinity(0))
         self._cores = {cores[0]} if pin and len(cores) > 1 else set()
         self._rest = {cores[-1]} if self._cores else set()
-        self._ports: list[str] | None = None
-        self.native_port = 0
         self.ports: dict[str, int] = {}
+
+    @property
+    def native_port(self) -> int:
+        return self.ports["native"]
 
     @property
     def generator_cores(self) -> Collection[int]:
@@ -158,18 +159,14 @@ class HeadraceBroker(StartedBroker):
 
     def _launch(self, home: Path) -> None:
         ready = home / "ready.json"
-        environment = search_path(self._python)
-        command = [self._python, "-m", "headrace", "serve"]
-        if self._ports is None:
-            self._ports = _other_ports([*command, "--help"], environment)
-        command += ["--data-dir", str(home / "data"), "--amqp-port", "0", *self._ports]
+        command = [self._python, "-m", "headrace", "serve", "--data-dir", str(home / "data")]
+        for name in _LISTENERS:
+            command += [f"--{name}-port", "0"]
         with _on_cores(self._cores):
-            self._run([*command, "--ready-file", str(ready)], home, environment)
+            self._run([*command, "--ready-file", str(ready)], home, search_path())
         self._wait(ready.exists, home)
-        ports = json.loads(ready.read_text())
-        self._port = int(ports["amqp"])
-        self.native_port = int(ports.get("native", 0))
-        self.ports = {name: int(port) for name, port in ports.items()}
+        self.ports = json.loads(ready.read_text())
+        self._port = self.ports["amqp"]
 
 
 class RabbitMqBroker(StartedBroker):
@@ -235,14 +232,9 @@ def find_rabbitmq() -> str | None:
     return shutil.which("rabbitmq-server")
 
 
-def search_path(python: str) -> dict[str, str]:
-    """Environment in which `python` finds this very package, installed there or not."""
-    if python == sys.executable and "PYTHONPATH" not in os.environ:
-        probe = subprocess.run([python, "-c", "import headrace"], capture_output=True, cwd="/")
-        if probe.returncode == 0:
-            return {}
-    root = str(Path(headrace.__file__).parent.parent)
-    return {"PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
+def search_path() -> dict[str, str]:
+    """Environment in which any interpreter finds this very package."""
+    return {"PYTHONPATH": own_environment()["PYTHONPATH"]}
 
 
 def free_ports(count: int) -> list[int]:
@@ -252,15 +244,6 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-
-
-def _other_ports(help_command: list[str], environment: dict[str, str]) -> list[str]:
-    """Free ports for whatever other listeners this version of `serve` has."""
-    shown = subprocess.run(
-        help_command, capture_output=True, text=True, env=os.environ | environment, timeout=60
-    )
-    options = [f"--{name}-port" for name in _LISTENERS if f"--{name}-port" in shown.stdout]
-    return [word for option in options for word in (option, "0")]
 
 
 def _answers(address: AmqpAddress) -> bool:

@@ -206,7 +206,7 @@ def _interpreter(python: str) -> str:
         " os.path.realpath(sys.executable) + ',', p.python_compiler() + ',',"
         " 'with uvloop' if u.find_spec('uvloop') else 'without uvloop')"
     )
-    environment = os.environ | search_path(python)
+    environment = os.environ | search_path()
     try:
         found = subprocess.run(
             [python, "-c", code], capture_output=True, text=True, env=environment, timeout=60

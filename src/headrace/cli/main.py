@@ -34,7 +34,7 @@ COMMANDS = {
     "publish": "messages.publish",
     "consume": "messages.consume",
     "get": "messages.consume",
-    "purge": "messages.purge",
+    "purge": "messages.consume",
     "export": "messages.export",
     "queue": "manage.topology",
     "exchange": "manage.topology",

@@ -1,4 +1,4 @@
-"""`headrace consume`: print the messages of a queue and acknowledge them, as fast as they come."""
+"""`headrace consume`, `get` and `purge`: take messages out of a queue."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ import click
 
 from headrace.cli.support.broker_options import Address, broker_options, connected
 from headrace.cli.support.message_output import Render, choose, format_options, write
-from headrace.cli.support.options import flag
-from headrace.cli.support.output import DONE, FAILED, counted, escaped, progress_bar
+from headrace.cli.support.options import flag, yes_option
+from headrace.cli.support.output import (
+    DONE,
+    FAILED,
+    counted,
+    escaped,
+    json_option,
+    print_result,
+    progress_bar,
+)
 from headrace.cli.support.signals import handled_signals
-from headrace.client import AlreadySettled, Delivery
+from headrace.client import AlreadySettled, Channel, Delivery, NotFound
 from headrace.client.deliveries import DeliveryStream
 from headrace.errors import ConfigError
 
@@ -205,3 +213,31 @@ def get(
     if found == 0:
         click.echo(f"headrace: queue '{escaped(queue)}' is empty", err=True)
     return DONE if found else FAILED
+
+
+@click.command()
+@click.argument("queue")
+@yes_option
+@json_option
+@broker_options
+def purge(address: Address, queue: str, yes: bool) -> int:
+    """Delete all ready messages of QUEUE. Unacknowledged messages stay."""
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("not a terminal: pass --yes to confirm")
+    with connected(address) as channel:
+        if not yes and not _agrees(channel, queue):
+            click.echo("nothing was deleted", err=True)
+            return FAILED
+        count = channel.queue_purge(queue)
+    text = f"dropped {counted(count, 'message')} of queue {escaped(queue)}"
+    return print_result(text, {"queue": queue, "purged": count})
+
+
+def _agrees(channel: Channel, queue: str) -> bool:
+    waiting = next(
+        (row["messages"] for row in channel.rows("queues") if row["name"] == queue), None
+    )
+    if waiting is None:
+        raise NotFound(f"no queue '{queue}' in vhost '{channel.connection.settings.vhost}'")
+    question = f"Drop the {waiting:,} messages that wait in queue {escaped(queue)}?"
+    return click.confirm(question, err=True)
