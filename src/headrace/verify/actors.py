@@ -13,28 +13,26 @@ from headrace.wire.amqp.properties import Properties
 
 _PERSISTENT = Properties(delivery_mode=2)
 _ROUTES = tuple(t.ROUTES)
+_SIZE = 600  # of the largest body
 _WEIGHTS = (6, 4, 1, 5, 3, 2, 6)  # of the routes, in their order
 
 
 class _Sender:
     """Sends messages of random sizes on a channel of its own."""
 
-    def __init__(
-        self, name: str, link: VerifyConnection, ledger: Ledger, chance: Random, size: int
-    ) -> None:
+    def __init__(self, name: str, link: VerifyConnection, ledger: Ledger, chance: Random) -> None:
         self.name = name
         self._link = link
         self._channel = link.open_channel(1)
         self._ledger = ledger
         self._chance = chance
-        self._size = size
         self._prepare()
 
     def _prepare(self) -> None:
         raise NotImplementedError
 
     def _send(self, number: int, route: tuple[str, str]) -> None:
-        body = make_body(number, self._chance.randrange(self._size))
+        body = make_body(number, self._chance.randrange(_SIZE))
         self._link.publish(self._channel, *route, body, _PERSISTENT)
 
 

@@ -55,7 +55,7 @@ class ReceivedMethod:
 class VerifyConnection:
     """One connection. Frames are read only inside poll() and call()."""
 
-    def __init__(self, port: int, *, heartbeat: int = 0, vhost: str = "/") -> None:
+    def __init__(self, port: int, *, heartbeat: int = 0) -> None:
         self.blocked = False
         self.heartbeats = 0
         self._buffer = bytearray()
@@ -67,19 +67,19 @@ class VerifyConnection:
             raise ConnectionLost(str(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self._handshake(heartbeat, vhost)
+            self._handshake(heartbeat)
         except BaseException:
             self.close()
             raise
 
-    def _handshake(self, heartbeat: int, vhost: str) -> None:
+    def _handshake(self, heartbeat: int) -> None:
         self.send_bytes(b"AMQP\x00\x00\x09\x01")
         self.wait_for(m.ConnectionStart)
         properties: dict[str, object] = {"product": "verify", "capabilities": _CAPABILITIES}
         self.send(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US"))
         self.wait_for(m.ConnectionTune)
         self.send(0, m.ConnectionTuneOk(2047, _FRAME_MAX, heartbeat))
-        self.call(0, m.ConnectionOpen(vhost), m.ConnectionOpenOk)
+        self.call(0, m.ConnectionOpen("/"), m.ConnectionOpenOk)
 
     # -- sending --------------------------------------------------------------------------------
 

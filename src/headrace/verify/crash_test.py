@@ -41,12 +41,11 @@ class CrashRound:
 class CrashTest:
     """Rounds on one data directory. All chance comes from one seed."""
 
-    def __init__(self, node: BrokerProcess, seed: int, *, size: int = 600) -> None:
+    def __init__(self, node: BrokerProcess, seed: int) -> None:
         self.node = node
         self.chance = Random(seed)
         self.ledger = Ledger(t.HOMES, t.UNORDERED)
         self.rounds: list[CrashRound] = []
-        self._size = size
 
     def round(self, seconds: float, **env: str) -> CrashRound:
         """Start the broker, load it for about ``seconds``, kill it unless it has ended."""
@@ -56,7 +55,7 @@ class CrashTest:
             if "HEADRACE_FAILPOINT" not in env:
                 raise
             return self._note(died=True)
-        load = Load(self.node, self.ledger, self.chance, size=self._size)
+        load = Load(self.node, self.ledger, self.chance)
         load.repeat_unanswered(REPEATED)
         alive = load.run(seconds * self.chance.uniform(0.7, 1.3))
         self.node.kill()
@@ -110,9 +109,7 @@ class LoadClient(Protocol):
 class Load:
     """All clients of one life of the broker, served in turn by one thread."""
 
-    def __init__(
-        self, node: BrokerProcess, ledger: Ledger, chance: Random, *, size: int = 600
-    ) -> None:
+    def __init__(self, node: BrokerProcess, ledger: Ledger, chance: Random) -> None:
         self._port = node.port
         self._ledger = ledger
         self._chance = chance
@@ -120,25 +117,23 @@ class Load:
         self._actors: list[LoadClient] = []
         self.lost: ConnectionLost | None = None
         try:
-            self._connect(size)
+            self._connect()
         except ConnectionLost as lost:  # it can end as early as that
             self.lost = lost
 
-    def _connect(self, size: int) -> None:
+    def _connect(self) -> None:
         with_topology = self._link()
         t.declare(with_topology, with_topology.open_channel(1))
         with_topology.close()
         self._links.clear()
         life, ledger, chance = self._ledger.life, self._ledger, self._chance
         self.publishers = [
-            ConfirmingPublisher(
-                f"publisher {number}, life {life}", self._link(), ledger, chance, size
-            )
+            ConfirmingPublisher(f"publisher {number}, life {life}", self._link(), ledger, chance)
             for number in range(PUBLISHERS)
         ]
         self._actors += self.publishers
         self._actors.append(
-            TransactionPublisher(f"batcher, life {life}", self._link(), ledger, chance, size)
+            TransactionPublisher(f"batcher, life {life}", self._link(), ledger, chance)
         )
         self._actors.append(TransferConsumer(self._link(), ledger))
         self._actors.append(

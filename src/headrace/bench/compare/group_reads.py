@@ -117,11 +117,10 @@ def _member(number: int, url: str, pipe: Connection) -> None:
     engine, session = MySqlEngine(url), DbConnection(parse_url(url))
     while (job := pipe.recv()) is not None:
         kind, size, group, seconds = job
-        step: Callable[[], int]
         if kind == OURS:
-            step = _OurMember(engine, ConsumerSpec(f"c{number}", group), size).step
+            step = _our_step(engine, ConsumerSpec(f"c{number}", group), size)
         else:
-            step = _RowMember(session, f"c{number}", size, remembers=kind == LAST).step
+            step = _row_step(session, f"c{number}", size, remembers=kind == LAST)
         pipe.send(True)
         pipe.recv()
         done, start = 0, time.monotonic()
@@ -132,50 +131,43 @@ def _member(number: int, url: str, pipe: Connection) -> None:
     session.close()
 
 
-class _OurMember:
-    def __init__(self, engine: MySqlEngine, reader: ConsumerSpec, size: int) -> None:
-        self._engine = engine
-        self._reader = reader
-        self._size = size
-        self._claim: tuple[object, ...] = ()
+def _our_step(engine: MySqlEngine, reader: ConsumerSpec, size: int) -> Callable[[], int]:
+    claim: tuple[object, ...] = ()
 
-    def step(self) -> int:
-        engine, reader = self._engine, self._reader
-        if self._claim:
-            found = engine.commit_and_read(_TOPIC, reader, self._claim, self._size)
+    def step() -> int:
+        nonlocal claim
+        if claim:
+            found = engine.commit_and_read(_TOPIC, reader, claim, size)
         else:
-            found = engine.read(_TOPIC, reader, self._size)
-        self._claim = found.claim
+            found = engine.read(_TOPIC, reader, size)
+        claim = found.claim
         return len(found.messages)
 
+    return step
 
-class _RowMember:
-    def __init__(self, session: DbConnection, owner: str, size: int, *, remembers: bool) -> None:
-        self._session = session
-        self._owner = owner
-        self._size = size
-        self._remembers = remembers
-        self._last = 0
 
-    def step(self) -> int:
-        # Refused by a deadlock, as happens when rows are claimed in crowds: again, as ours are.
-        return self._session.repeat(self._take)
+def _row_step(
+    session: DbConnection, owner: str, size: int, *, remembers: bool
+) -> Callable[[], int]:
+    last = 0
 
-    def _take(self) -> int:
-        session = self._session
-        behind = f"id>{self._last} AND " if self._remembers else ""
+    def take() -> int:
+        nonlocal last
+        behind = f"id>{last} AND " if remembers else ""
         with session.transaction():
             found = session.rows(
                 f"SELECT id,body FROM jobs WHERE {behind}lease_until_ms<{NOW} "
-                f"ORDER BY id LIMIT {self._size} FOR UPDATE SKIP LOCKED"
+                f"ORDER BY id LIMIT {size} FOR UPDATE SKIP LOCKED"
             )
             if not found:
                 return 0
             those = f"id IN ({','.join(str(row[0]) for row in found)})"
             session.run(
-                f"UPDATE jobs SET owner=%s, lease_until_ms={NOW}+30000 WHERE {those}",
-                (self._owner,),
+                f"UPDATE jobs SET owner=%s, lease_until_ms={NOW}+30000 WHERE {those}", (owner,)
             )
-        self._last = found[-1][0]
+        last = found[-1][0]
         delete = partial(session.run, f"DELETE FROM jobs WHERE owner=%s AND {those}")
-        return session.repeat(lambda: delete((self._owner,)))
+        return session.repeat(lambda: delete((owner,)))
+
+    # Refused by a deadlock, as happens when rows are claimed in crowds: again, as ours are.
+    return lambda: session.repeat(take)

@@ -152,12 +152,10 @@ def _print_fields(messages: Iterable[Message]) -> None:
 
 def fields_of(group: GroupInfo) -> dict[str, object]:
     """A group or single consumer as a row."""
+    counts = ("messages", "claimed", "retrying", "dead")
     return {
         "group": group.group,
         "token": group.token,
         "members": list(group.members),
-        "messages": sum(lag.messages for lag in group.lag),
-        "claimed": sum(lag.claimed for lag in group.lag),
-        "retrying": sum(lag.retrying for lag in group.lag),
-        "dead": sum(lag.dead for lag in group.lag),
+        **{name: sum(getattr(lag, name) for lag in group.lag) for name in counts},
     }

@@ -13,6 +13,7 @@ from headrace.cli.support.options import file_option, flag, repeatable, yes_opti
 from headrace.cli.support.output import (
     DONE,
     Column,
+    counted,
     escaped,
     json_option,
     print_json,
@@ -20,6 +21,7 @@ from headrace.cli.support.output import (
     show,
     wants_json,
 )
+from headrace.cli.support.sender import repeated
 from headrace.cli.support.topic_store import confirmed, fields_of, lines_in, printer, store_options
 from headrace.errors import CommandFailed
 from headrace.store.mysql.engine import MySqlEngine
@@ -161,24 +163,15 @@ def append(
     if body is not None and file is not None:
         raise click.UsageError("choose one of BODY and --file")
     producer = store.producer(name, token)
-    chunks = (
-        lines_in(file)
-        if body is None
-        else ([os.fsencode(body)] * part for part in _parts(count or 1))
-    )
+    chunks = lines_in(file) if body is None else repeated(os.fsencode(body), count or 1)
     stored = 0
     ids: list[int] = []
     for chunk in chunks:
         ids = producer.append_many(NewMessage(one, priority, key, source_ip, tags) for one in chunk)
         stored += len(ids)
-    messages = "1 message" if stored == 1 else f"{stored:,} messages"
     last = f", the last one has id {ids[-1]}" if ids else ""
-    text = f"appended {messages} to {name} ({priority}){last}"
+    text = f"appended {counted(stored, 'message')} to {name} ({priority}){last}"
     return print_result(text, {"appended": stored, "last_id": ids[-1] if ids else None})
-
-
-def _parts(count: int, size: int = 1000) -> list[int]:
-    return [size] * (count // size) + ([count % size] if count % size else [])
 
 
 @topic.command()
