@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.cli.spark.report import kept_form, management_of
-from headrace.cli.support.broker_options import Address
+from headrace.client.settings import Settings
 from headrace.errors import CommandFailed
 from headrace.testing import RunningBroker
 
@@ -29,7 +29,7 @@ def made() -> object:
 
 
 def test_a_report_is_kept_by_the_broker_it_is_about(site: RunningBroker) -> None:
-    address = Address(user="guest", password="guest")
+    address = Settings(user="guest", password="guest")
     client = management_of(address, None, {"HEADRACE_HTTP_URL": str(site.http_url)})
     client.request("PUT", ("reports", "/", "daily"), kept_form(made()))  # type: ignore[arg-type]
 
@@ -51,10 +51,10 @@ def test_a_report_is_kept_by_the_broker_it_is_about(site: RunningBroker) -> None
 def test_the_default_is_the_http_port_of_the_same_host(
     host: str, url: str | None, environ: dict[str, str], where: str
 ) -> None:
-    assert management_of(Address(host=host, user="ann"), url, environ).where == where
+    assert management_of(Settings(host=host, user="ann"), url, environ).where == where
 
 
 def test_the_login_is_that_of_the_address(site: RunningBroker) -> None:
     url = str(site.http_url).replace("http://", "http://nobody@")
     with pytest.raises(CommandFailed, match="refused user 'nobody'"):
-        management_of(Address(), url, {"HEADRACE_PASSWORD": "x"}).get("whoami")
+        management_of(Settings(), url, {"HEADRACE_PASSWORD": "x"}).get("whoami")

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from headrace.cli.support.broker_options import (
-    Address,
-    broker_options,
-    connected,
-    durable_option,
-)
+from headrace.cli.support.broker_options import broker_options, connected, durable_option
 from headrace.cli.support.name_values import arguments_of, arguments_option
 from headrace.cli.support.options import flag
 from headrace.cli.support.output import (
@@ -22,6 +17,7 @@ from headrace.cli.support.output import (
     print_result,
     show,
 )
+from headrace.client.settings import Settings
 
 
 def _list(group: click.Group, columns: Sequence[Column], text: str) -> None:
@@ -31,7 +27,7 @@ def _list(group: click.Group, columns: Sequence[Column], text: str) -> None:
     @group.command("list", help=text)
     @json_option
     @broker_options
-    def command(address: Address) -> int:
+    def command(address: Settings) -> int:
         with connected(address) as channel:
             rows = list(channel.rows(kind))
         return show(columns, rows, nothing=f"no {kind}")
@@ -67,7 +63,7 @@ _list(
 @json_option
 @broker_options
 def declare_queue(
-    address: Address, name: str, durable: bool, auto_delete: bool, arguments: tuple[str, ...]
+    address: Settings, name: str, durable: bool, auto_delete: bool, arguments: tuple[str, ...]
 ) -> int:
     """Declare the queue NAME. Succeeds if it exists with the same attributes."""
     if not name:
@@ -88,7 +84,7 @@ def declare_queue(
 @flag("--if-unused", "Refuse if it has consumers.")
 @json_option
 @broker_options
-def delete_queue(address: Address, name: str, if_empty: bool, if_unused: bool) -> int:
+def delete_queue(address: Settings, name: str, if_empty: bool, if_unused: bool) -> int:
     """Delete the queue NAME and the messages in it."""
     with connected(address) as channel:
         count = channel.queue_delete(name, if_empty=if_empty, if_unused=if_unused)
@@ -131,7 +127,7 @@ _list(
 @json_option
 @broker_options
 def declare_exchange(
-    address: Address,
+    address: Settings,
     name: str,
     kind: str,
     durable: bool,
@@ -163,7 +159,7 @@ def declare_exchange(
 @flag("--if-unused", "Refuse if it has bindings.")
 @json_option
 @broker_options
-def delete_exchange(address: Address, name: str, if_unused: bool) -> int:
+def delete_exchange(address: Settings, name: str, if_unused: bool) -> int:
     """Delete the exchange NAME and its bindings."""
     with connected(address) as channel:
         channel.exchange_delete(name, if_unused=if_unused)
@@ -206,7 +202,7 @@ _list(
 @json_option
 @broker_options
 def bind(
-    address: Address,
+    address: Settings,
     source: str,
     destination: str,
     key: str,
@@ -230,7 +226,7 @@ def bind(
 @json_option
 @broker_options
 def unbind(
-    address: Address,
+    address: Settings,
     source: str,
     destination: str,
     key: str | None,

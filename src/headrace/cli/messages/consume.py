@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options, connected
+from headrace.cli.support.broker_options import broker_options, connected
 from headrace.cli.support.message_output import Render, choose, format_options, write
 from headrace.cli.support.options import flag, yes_option
 from headrace.cli.support.output import (
@@ -25,6 +25,7 @@ from headrace.cli.support.output import (
 from headrace.cli.support.signals import handled_signals
 from headrace.client import AlreadySettled, Channel, Delivery, NotFound
 from headrace.client.deliveries import DeliveryStream
+from headrace.client.settings import Settings
 from headrace.errors import ConfigError
 
 _PREFETCH = 2000
@@ -54,7 +55,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @format_options
 @broker_options
 def consume(
-    address: Address,
+    address: Settings,
     queue: str,
     count: int | None,
     follow: bool,
@@ -180,7 +181,7 @@ def _orderly_stop(wake: Callable[[], None]) -> Iterator[list[int]]:
 @format_options
 @broker_options
 def get(
-    address: Address,
+    address: Settings,
     queue: str,
     count: int,
     requeue: bool,
@@ -220,7 +221,7 @@ def get(
 @yes_option
 @json_option
 @broker_options
-def purge(address: Address, queue: str, yes: bool) -> int:
+def purge(address: Settings, queue: str, yes: bool) -> int:
     """Delete all ready messages of QUEUE. Unacknowledged messages stay."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("not a terminal: pass --yes to confirm")

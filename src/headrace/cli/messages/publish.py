@@ -11,12 +11,13 @@ from typing import BinaryIO
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options, connected, explain
+from headrace.cli.support.broker_options import broker_options, connected, explain
 from headrace.cli.support.name_values import headers_of, properties_of
 from headrace.cli.support.options import file_option, flag, repeatable
 from headrace.cli.support.output import counted, escaped, json_option, print_result, progress_bar
 from headrace.cli.support.sender import PublishTarget, Sender, lines_of, repeated
 from headrace.client import HeadraceError
+from headrace.client.settings import Settings
 from headrace.errors import CommandFailed, ConfigError
 
 _PERSISTENT = 2
@@ -53,7 +54,7 @@ _PERSISTENT = 2
 @json_option
 @broker_options
 def publish(
-    address: Address,
+    address: Settings,
     body: str | None,
     queue: str | None,
     exchange: str | None,
@@ -139,7 +140,7 @@ def _input(stack: ExitStack, file: Path | None) -> BinaryIO:
 
 
 def _send(
-    address: Address,
+    address: Settings,
     destination: PublishTarget,
     properties: dict[str, object],
     chunks: Iterator[list[bytes]],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options
+from headrace.cli.support.broker_options import broker_options
 from headrace.cli.support.options import flag
 from headrace.cli.support.output import (
     DONE,
@@ -28,6 +28,7 @@ from headrace.cli.support.spark_session import (
     spark_options,
     url_of,
 )
+from headrace.client.settings import Settings
 
 if TYPE_CHECKING:
     from headrace.spark.archive.archiver import ArchiveRound
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 @spark_options
 @broker_options
 def archive(
-    address: Address,
+    address: Settings,
     lake: Path,
     queues: tuple[str, ...],
     topics: tuple[str, ...],

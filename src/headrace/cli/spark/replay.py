@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options
+from headrace.cli.support.broker_options import broker_options
 from headrace.cli.support.options import number_option
 from headrace.cli.support.output import (
     DONE,
@@ -28,6 +28,7 @@ from headrace.cli.support.spark_session import (
     spark_options,
     url_of,
 )
+from headrace.client.settings import Settings
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 @spark_options
 @broker_options
 def replay(
-    address: Address,
+    address: Settings,
     lake: Path | None,
     queues: tuple[str, ...],
     topics: tuple[str, ...],

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import click
 
-from headrace.cli.support.broker_options import PASSWORD_VARIABLE, Address, broker_options
+from headrace.cli.support.broker_options import PASSWORD_VARIABLE, broker_options
 from headrace.cli.support.http_api import URL_VARIABLE, ManagementClient
 from headrace.cli.support.output import (
     DONE,
@@ -28,6 +28,7 @@ from headrace.cli.support.spark_session import (
     spark_options,
     url_of,
 )
+from headrace.client.settings import Settings
 from headrace.errors import ConfigError
 from headrace.urls import hosts_of
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 @spark_options
 @broker_options
 def report(
-    address: Address,
+    address: Settings,
     lake: Path | None,
     since: str | None,
     until: str | None,
@@ -94,7 +95,7 @@ def report(
 
 
 def management_of(
-    address: Address, url: str | None, environ: Mapping[str, str]
+    address: Settings, url: str | None, environ: Mapping[str, str]
 ) -> ManagementClient:
     """By default the HTTP API of the same broker, with the same login."""
     [(name, _), *_] = hosts_of(address.host, address.port)
@@ -102,7 +103,7 @@ def management_of(
     chosen = url or environ.get(URL_VARIABLE)
     if chosen is not None:
         return ManagementClient(chosen, environ.get(PASSWORD_VARIABLE))
-    return ManagementClient(f"http://{quote(address.user, safe='')}@{host}", address.password)
+    return ManagementClient(f"http://{quote(str(address.user), safe='')}@{host}", address.password)
 
 
 def _head(made: Report) -> dict[str, object]:

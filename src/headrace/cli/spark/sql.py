@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.support.broker_options import Address, broker_options
+from headrace.cli.support.broker_options import broker_options
 from headrace.cli.support.options import flag, number_option
 from headrace.cli.support.output import DONE, Column, json_option, progress_bar, show, wants_json
 from headrace.cli.support.spark_session import (
@@ -17,6 +17,7 @@ from headrace.cli.support.spark_session import (
     spark_options,
     url_of,
 )
+from headrace.client.settings import Settings
 
 
 @click.command(short_help="Query an archive, and a running broker, with SQL.")
@@ -28,7 +29,7 @@ from headrace.cli.support.spark_session import (
 @spark_options
 @broker_options
 def sql(
-    address: Address,
+    address: Settings,
     query: str | None,
     lake: Path,
     live: bool,

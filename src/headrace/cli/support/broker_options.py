@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,8 +17,8 @@ from headrace.cli.support.options import file_option
 from headrace.cli.support.output import escaped
 from headrace.client import (
     Channel,
+    Connection,
     ConnectionClosed,
-    ConnectionFactory,
     HeadraceError,
     LoginRefused,
     NotAllowed,
@@ -27,8 +27,9 @@ from headrace.client import (
     RequestTimeout,
 )
 from headrace.client.errors import ProtocolViolation
+from headrace.client.settings import Settings
 from headrace.errors import CommandFailed, ConfigError
-from headrace.urls import SHAPE, BrokerUrl, format_hosts, hosts_of, parse_broker_url
+from headrace.urls import SHAPE, BrokerUrl, parse_broker_url
 
 Command = TypeVar("Command", bound=Callable[..., object])
 durable_option = click.option(
@@ -49,7 +50,7 @@ def url_option(shape: str, variable: str) -> Callable[[Command], Command]:
 
 
 def broker_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Adds --url, --vhost and --password-file; the function gets an `Address` as first argument."""
+    """Adds --url, --vhost and --password-file; the function gets `Settings` first."""
 
     @url_option(SHAPE, URL_VARIABLE)
     @password_option
@@ -64,18 +65,18 @@ def broker_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @contextmanager
-def connected(address: Address, *, reconnect: bool = False) -> Iterator[Channel]:
+def connected(address: Settings, *, reconnect: bool = False) -> Iterator[Channel]:
     """A channel to the broker. Errors of the client become CommandFailed, with advice."""
-    factory = ConnectionFactory(*astuple(address), reconnect=reconnect)
+    chosen = replace(address, reconnect=reconnect)
     try:
-        with explained(address), factory.new_connection() as connection:
+        with explained(address), Connection(chosen) as connection:
             yield connection.create_channel()
     except UnicodeEncodeError:
         raise ConfigError("a name, key or property is not valid UTF-8") from None
 
 
 @contextmanager
-def explained(address: Address) -> Iterator[None]:
+def explained(address: Settings) -> Iterator[None]:
     """Errors of the client become CommandFailed, with advice."""
     try:
         yield
@@ -83,7 +84,7 @@ def explained(address: Address) -> Iterator[None]:
         raise CommandFailed(explain(error, address)) from error
 
 
-def _other_reasons(address: Address) -> str:
+def _other_reasons(address: Settings) -> str:
     """Other reasons to refuse a correct password; the broker's log has the real one."""
     locked = "a user is locked out for a while after several wrong passwords"
     if address.user == "guest":
@@ -91,28 +92,28 @@ def _other_reasons(address: Address) -> str:
     return locked
 
 
-def explain(error: HeadraceError, address: Address) -> str:
+def explain(error: HeadraceError, address: Settings) -> str:
     """What happened and what to do, in one line."""
-    text = error.text
+    text, where = error.text, escaped(address.where)
     if isinstance(error, LoginRefused):
         return (
-            f"the broker at {address.where} refused user '{address.user}': check name and password "
+            f"the broker at {where} refused user '{address.user}': check name and password "
             f"(--url, --password-file, {PASSWORD_VARIABLE}); {_other_reasons(address)}"
         )
     if isinstance(error, ConnectionClosed) and text.startswith("cannot connect"):
         reason = text.rpartition(": ")[2]
         return (
-            f"no broker at {address.where} ({reason}): start one with `headrace serve`, "
+            f"no broker at {where} ({reason}): start one with `headrace serve`, "
             f"or choose another with --url or {URL_VARIABLE}"
         )
     if isinstance(error, RequestTimeout):
         return (
-            f"{address.where}: {text}, so the outcome is unknown; see the broker's log: "
+            f"{where}: {text}, so the outcome is unknown; see the broker's log: "
             "an alarm blocks publishers. Or it is not a native port (default 9090)"
         )
     if isinstance(error, ConnectionClosed | ProtocolViolation):
         return (
-            f"{address.where}: {text}; unconfirmed messages may or may not have been stored. If "
+            f"{where}: {text}; unconfirmed messages may or may not have been stored. If "
             "this happens at once, it may not be a native port (default 9090)"
         )
     return text + _advice(error)
@@ -134,28 +135,12 @@ def _advice(error: HeadraceError) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A broker's native port, a login, a vhost: the first settings of a client, in their order."""
-
-    host: str = "127.0.0.1"
-    port: int = 9090
-    user: str = "guest"
-    password: str = field(default="guest", repr=False)
-    vhost: str = "/"
-
-    @property
-    def where(self) -> str:
-        """For messages: never with the password."""
-        return escaped(format_hosts(hosts_of(self.host, self.port)))
-
-
 def find_address(
     url: str | None,
     password_file: Path | None,
     environ: Mapping[str, str],
     vhost: str | None = None,
-) -> Address:
+) -> Settings:
     """The address from flags and environment; ConfigError if it is not valid.
 
     The password comes from the first of: the file, the URL, HEADRACE_PASSWORD, `guest`.
@@ -171,7 +156,7 @@ def find_address(
     else:
         password = environ.get(PASSWORD_VARIABLE, "guest")
     chosen = found.vhost if vhost is None else vhost
-    return Address(found.host, found.port, found.user, password, chosen)
+    return Settings(found.host, found.port, found.user, password, chosen)
 
 
 def _parsed(url: str, source: str) -> BrokerUrl:

@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 import click
 
-from headrace.cli.support.broker_options import Address
 from headrace.cli.support.options import flag, repeatable
 from headrace.cli.support.output import progress_bar
 from headrace.cli.support.signals import handled_signals, interrupt
+from headrace.client.settings import Settings
 from headrace.errors import CommandFailed, ConfigError
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ lake_option = click.option(
 )
 
 
-def url_of(address: Address) -> str:
+def url_of(address: Settings) -> str:
     """For the data source."""
-    user, password = quote(address.user, safe=""), quote(address.password, safe="")
+    user, password = quote(str(address.user), safe=""), quote(address.password, safe="")
     return f"headrace://{user}:{password}@{address.where}/{quote(address.vhost, safe='')}"
 
 
@@ -187,7 +187,7 @@ def open_session(
     session: SessionSettings,
     *,
     python_path: Path | None = None,
-    broker: Address | None = None,
+    broker: Settings | None = None,
     is_short: bool = False,
 ) -> SparkSession:
     """A session whose log goes to a file.

@@ -7,7 +7,6 @@ import os
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple
 from pathlib import Path
 
 import click
@@ -22,7 +21,7 @@ from headrace.cli.support.message_output import write
 from headrace.cli.support.options import file_option
 from headrace.cli.support.output import escaped, escaped_body, print_json
 from headrace.cli.support.sender import lines_of
-from headrace.client import ConnectionFactory
+from headrace.client import Connection
 from headrace.errors import CommandFailed, ConfigError, NoSuchTopic
 from headrace.store.topics.types import GroupInfo
 from headrace.topics import Message, Store
@@ -80,7 +79,7 @@ def _open(
         return open_store(store)
     address = find_address(url, password_file, os.environ, vhost)
     with explained(address):
-        return Store(RemoteEngine(ConnectionFactory(*astuple(address)).new_connection()))
+        return Store(RemoteEngine(Connection(address)))
 
 
 def confirmed(question: str, yes: bool) -> None:

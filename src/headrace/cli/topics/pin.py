@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from datetime import UTC, datetime
 
 import click
 
 from headrace.bulk.client import BulkConnection, Pin
-from headrace.cli.support.broker_options import Address, broker_options, explained
+from headrace.cli.support.broker_options import broker_options, explained
 from headrace.cli.support.options import yes_option
 from headrace.cli.support.output import DONE, Column, escaped, json_option, show
 from headrace.cli.support.topic_store import confirmed
@@ -34,9 +33,9 @@ def pin() -> None:
 @pin.command("list")
 @json_option
 @broker_options
-def list_pins(address: Address) -> int:
+def list_pins(address: Settings) -> int:
     """List the pins and the lag of their readers."""
-    with explained(address), BulkConnection(Settings(*astuple(address))) as connection:
+    with explained(address), BulkConnection(address) as connection:
         rows = [_row(one) for one in connection.pins()]
     return show(COLUMNS, rows, nothing="no pins")
 
@@ -45,9 +44,9 @@ def list_pins(address: Address) -> int:
 @click.argument("query")
 @yes_option
 @broker_options
-def delete(address: Address, query: str, yes: bool) -> int:
+def delete(address: Settings, query: str, yes: bool) -> int:
     """Delete the pin of QUERY. If the query returns, messages may have been removed."""
-    with explained(address), BulkConnection(Settings(*astuple(address))) as connection:
+    with explained(address), BulkConnection(address) as connection:
         found = [one for one in connection.pins() if one.query == query]
         if not found:
             raise CommandFailed(f"no pin for '{escaped(query)}'; `headrace pin list` lists them")

@@ -9,26 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.support.broker_options import Address, find_address
+from headrace.cli.support.broker_options import find_address
+from headrace.client.settings import Settings
 from headrace.errors import ConfigError
 
 
 @pytest.mark.parametrize(
     ("url", "wanted"),
     [
-        (None, Address()),
-        ("headrace://", Address()),
-        ("headrace://host", Address("host")),
-        ("headrace://host:0", Address("host", 0)),
-        ("headrace://ann@host/", Address("host", 9090, "ann")),
-        ("headrace://ann:pw@host:1/shop", Address("host", 1, "ann", "pw", "shop")),
-        ("headrace://host/%2F", Address("host")),
-        ("headrace://host/%2Fa", Address("host", vhost="/a")),
-        ("headrace://[::1]:9", Address("::1", 9)),
-        ("headrace://ann:@host", Address("host", 9090, "ann", "")),
+        (None, Settings()),
+        ("headrace://", Settings()),
+        ("headrace://host", Settings("host")),
+        ("headrace://host:0", Settings("host", 0)),
+        ("headrace://ann@host/", Settings("host", 9090, "ann")),
+        ("headrace://ann:pw@host:1/shop", Settings("host", 1, "ann", "pw", "shop")),
+        ("headrace://host/%2F", Settings("host")),
+        ("headrace://host/%2Fa", Settings("host", vhost="/a")),
+        ("headrace://[::1]:9", Settings("::1", 9)),
+        ("headrace://ann:@host", Settings("host", 9090, "ann", "")),
     ],
 )
-def test_urls(url: str | None, wanted: Address) -> None:
+def test_urls(url: str | None, wanted: Settings) -> None:
     assert find_address(url, None, {}) == wanted
 
 
@@ -45,7 +46,7 @@ def test_any_name_and_password_can_be_written(user: str, password: str, vhost: s
 def test_the_flag_beats_the_variable() -> None:
     environ = {"HEADRACE_URL": "headrace://other:1@elsewhere:1", "HEADRACE_PASSWORD": "pw"}
     found = find_address("headrace://ann@here:2", None, environ)
-    assert found == Address("here", 2, "ann", "pw")
+    assert found == Settings("here", 2, "ann", "pw")
 
 
 def test_the_password_file_beats_all(tmp_path: Path) -> None:
@@ -72,4 +73,4 @@ def test_any_text_is_an_address_or_refused_without_being_repeated(text: str) -> 
 
 
 def test_messages_show_host_and_port_only() -> None:
-    assert Address("::1", 9, "ann", "pw").where == "[::1]:9"
+    assert Settings("::1", 9, "ann", "pw").where == "[::1]:9"
