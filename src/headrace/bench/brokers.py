@@ -17,7 +17,7 @@ from typing import Self
 
 from headrace.bench import processes
 from headrace.bench.load.amqp_connection import AmqpConnection
-from headrace.bench.target import AmqpAddress, MeasureError
+from headrace.bench.target import AmqpAddress, MeasureError, Target
 from headrace.testing.broker_process import own_environment
 
 _START_SECONDS = 90
@@ -26,14 +26,13 @@ _LISTENERS = ("amqp", "native", "namesrv", "remoting", "http")
 _PLACES = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
 
 
-class RemoteBroker:
+class RemoteBroker(Target):
     """A broker that runs already; it is measured and left alone."""
 
     restartable = False
-    generator_cores: Collection[int] = ()
 
     def __init__(self, address: AmqpAddress) -> None:
-        self.name = f"{address[0]}:{address[1]}"
+        self.name = f"{address.host}:{address.port}"
         self.address = address
 
     @property
@@ -42,32 +41,14 @@ class RemoteBroker:
         pid = processes.find_listener(self.address[1]) if local else None
         return processes.tree(pid) if pid else []
 
-    def start(self) -> float:
-        return 0.0
 
-    def stop(self) -> None:
-        """Nothing of ours runs there."""
-
-
-class StartedBroker:
+class StartedBroker(Target):
     """A broker run by the bench in a directory of its own, which goes when it stops."""
-
-    restartable = True
-    name = ""
 
     def __init__(self, parent: Path) -> None:
         self._parent = parent
         self._process: subprocess.Popen[bytes] | None = None
         self._home: Path | None = None
-        self._port = 0
-
-    @property
-    def address(self) -> AmqpAddress:
-        return AmqpAddress("127.0.0.1", self._port)
-
-    @property
-    def generator_cores(self) -> Collection[int]:
-        return ()
 
     @property
     def pids(self) -> list[int]:
@@ -146,16 +127,12 @@ class HeadraceBroker(StartedBroker):
         self._python = python
         cores = sorted(os.sched_getaffinity(0))
         self._cores = {cores[0]} if pin and len(cores) > 1 else set()
-        self._rest = {cores[-1]} if self._cores else set()
+        self.generator_cores = {cores[-1]} if self._cores else ()
         self.ports: dict[str, int] = {}
 
     @property
     def native_port(self) -> int:
         return self.ports["native"]
-
-    @property
-    def generator_cores(self) -> Collection[int]:
-        return self._rest
 
     def _launch(self, home: Path) -> None:
         ready = home / "ready.json"
@@ -166,7 +143,7 @@ class HeadraceBroker(StartedBroker):
             self._run([*command, "--ready-file", str(ready)], home, search_path())
         self._wait(ready.exists, home)
         self.ports = json.loads(ready.read_text())
-        self._port = self.ports["amqp"]
+        self.address = AmqpAddress("127.0.0.1", self.ports["amqp"])
 
 
 class RabbitMqBroker(StartedBroker):
@@ -180,11 +157,12 @@ class RabbitMqBroker(StartedBroker):
         self._mapper: subprocess.Popen[bytes] | None = None
 
     def _launch(self, home: Path) -> None:
-        self._port, distribution, mapper = free_ports(3)
+        port, distribution, mapper = free_ports(3)
+        self.address = AmqpAddress("127.0.0.1", port)
         if epmd := shutil.which("epmd"):  # ours, so that none is left behind
             command = [epmd, "-address", "127.0.0.1", "-port", str(mapper)]
             self._mapper = subprocess.Popen(command, start_new_session=True)
-        (home / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self._port}\n")
+        (home / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n")
         (home / "enabled_plugins").write_text("[].\n")
         self._run([self._program], home, self._environment(home, distribution, mapper))
         self._wait(lambda: _answers(self.address), home)
@@ -193,7 +171,7 @@ class RabbitMqBroker(StartedBroker):
         loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
         found = {
             "HOME": str(home),
-            "RABBITMQ_NODENAME": f"headrace-bench-{os.getpid()}-{self._port}@localhost",
+            "RABBITMQ_NODENAME": f"headrace-bench-{os.getpid()}-{self.address.port}@localhost",
             "RABBITMQ_MNESIA_BASE": str(home / "mnesia"),
             "RABBITMQ_LOG_BASE": str(home / "log"),
             "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),

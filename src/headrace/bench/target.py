@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headrace.errors import BrokerError
 
@@ -23,30 +23,27 @@ class AmqpAddress(NamedTuple):
     vhost: str = "/"
 
 
-class Target(Protocol):
+class Target:
     """A broker that can be measured. `start` and `stop` come in pairs and may be repeated."""
 
-    name: str
-
-    @property
-    def address(self) -> AmqpAddress: ...
+    name = ""
+    address: AmqpAddress
+    generator_cores: Collection[int] = ()
+    """Cores the generator must keep to; empty means all."""
+    restartable = True
+    """Whether a fresh instance can be had, as memory figures need."""
 
     @property
     def pids(self) -> list[int]:
         """The broker's processes; empty when they cannot be seen."""
-
-    @property
-    def generator_cores(self) -> Collection[int]:
-        """Cores the generator must keep to; empty means all."""
-
-    @property
-    def restartable(self) -> bool:
-        """Whether a fresh instance can be had, as memory figures need."""
+        raise NotImplementedError
 
     def start(self) -> float:
         """Seconds until the broker was ready."""
+        return 0.0
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """End what `start` has started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,15 @@ import pytest
 from headrace.bench import runner
 from headrace.bench.cases import CASES, Case
 from headrace.bench.runner import BenchRunner, CaseResult, estimate
-from headrace.bench.target import Figure, MeasureError, Target, Timing
+from headrace.bench.target import AmqpAddress, Figure, MeasureError, Target, Timing
 
 
-class FakeTarget:
-    generator_cores = ()
-    restartable = True
-    address = ("fake", 0)
+class FakeTarget(Target):
+    address = AmqpAddress("fake", 0)
+    pids = [1]  # noqa: RUF012
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.pids = [1]
         self.events: list[str] = []
 
     def start(self) -> float:
