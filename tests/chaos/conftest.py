@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.testing.amqp_connection import RawConnection
 from headrace.testing.broker_process import BrokerProcess
-from headrace.verify.amqp_connection import VerifyConnection
 from support.chaos.connect import Connect
 from support.chaos.failing_disk_broker import Saboteur
 
@@ -44,8 +44,8 @@ def connect() -> Iterator[Connect]:
     """Connections with channel 1 open; closed in the end, if need be without a word."""
     with ExitStack() as stack:
 
-        def connect(node: BrokerProcess, *, heartbeat: int = 0) -> VerifyConnection:
-            link = VerifyConnection(node.port, heartbeat=heartbeat)
+        def connect(node: BrokerProcess, *, heartbeat: int = 0) -> RawConnection:
+            link = RawConnection(node.port, heartbeat=heartbeat)
             stack.callback(link.close)
             link.open_channel(1)
             return link

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.testing import wait_for
+from headrace.testing.amqp_connection import ConnectionLost, RawConnection, ReceivedMethod
 from headrace.testing.broker_process import SERVE, BrokerProcess
-from headrace.verify.amqp_connection import ConnectionLost, ReceivedMethod, VerifyConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from support.chaos.connect import Connect
@@ -31,7 +31,7 @@ PERSISTENT = Properties(delivery_mode=2)
 class Desk:
     """A connection that publishes numbered bodies to a durable queue, and counts the confirms."""
 
-    def __init__(self, link: VerifyConnection, queue: str = "q") -> None:
+    def __init__(self, link: RawConnection, queue: str = "q") -> None:
         self.link = link
         self.queue = queue
         self.sent = 0

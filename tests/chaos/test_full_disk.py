@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.testing import wait_for
+from headrace.testing.amqp_connection import RawConnection
 from headrace.testing.broker_process import BrokerProcess
-from headrace.verify.amqp_connection import VerifyConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from support.chaos.connect import Connect
@@ -33,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 class Flood:
     """Publishes until it is blocked."""
 
-    def __init__(self, link: VerifyConnection) -> None:
+    def __init__(self, link: RawConnection) -> None:
         self.link = link
         self.sent = self.confirmed = 0
         link.call(1, m.QueueDeclare(queue="q", durable=True), m.QueueDeclareOk)
@@ -53,7 +53,7 @@ class Flood:
                 self.confirmed = event.method.delivery_tag
 
 
-def consume(link: VerifyConnection, seen: set[int]) -> None:
+def consume(link: RawConnection, seen: set[int]) -> None:
     for event in link.poll(0.01):
         if isinstance(event.method, m.BasicDeliver):
             seen.add(int(event.body.partition(b" ")[0]))

@@ -14,7 +14,7 @@ from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.testing import wait_for
-from headrace.verify.amqp_connection import ConnectionLost, VerifyConnection
+from headrace.testing.amqp_connection import ConnectionLost, RawConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.method_codec import method_frame
@@ -29,8 +29,8 @@ ROUNDS = 4
 Prepare = Callable[[brokers.Broker, ExitStack], Callable[[], None]]
 
 
-def connected(broker: brokers.Broker, stack: ExitStack) -> VerifyConnection:
-    link = VerifyConnection(broker.amqp_port)
+def connected(broker: brokers.Broker, stack: ExitStack) -> RawConnection:
+    link = RawConnection(broker.amqp_port)
     stack.callback(link.close)
     link.open_channel(1)
     return link
@@ -66,7 +66,7 @@ def assert_published(bulk: BulkConnection) -> None:
     assert bulk.publish_staged("sink", 0, ["a"])
 
 
-def depth(link: VerifyConnection, name: str) -> int:
+def depth(link: RawConnection, name: str) -> int:
     link.send(1, m.QueueDeclare(queue=name, passive=True))
     return link.wait_for(m.QueueDeclareOk, 1, 60).message_count
 
@@ -74,7 +74,7 @@ def depth(link: VerifyConnection, name: str) -> int:
 class Observer(threading.Thread):
     """Looks at the queues, one after the other, until the broker is gone."""
 
-    def __init__(self, link: VerifyConnection) -> None:
+    def __init__(self, link: RawConnection) -> None:
         super().__init__(daemon=True)
         self._link = link
         self.seen: list[list[int]] = []

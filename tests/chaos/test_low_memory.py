@@ -19,9 +19,9 @@ MESSAGE = bytes(1 << 20)
 
 HOLDING_CONSUMER = """
 import sys
-from headrace.verify.amqp_connection import VerifyConnection
+from headrace.testing.amqp_connection import RawConnection
 from headrace.wire.amqp import methods as m
-link = VerifyConnection(int(sys.argv[1]), heartbeat=1)
+link = RawConnection(int(sys.argv[1]), heartbeat=1)
 link.open_channel(1)
 link.call(1, m.BasicConsume(queue="q"), m.BasicConsumeOk)
 while True:

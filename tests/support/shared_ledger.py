@@ -22,7 +22,7 @@ from aio_pika.abc import DeliveryMode
 
 from headrace.client import ConnectionFactory, HeadraceError
 from headrace.errors import BrokerError
-from headrace.verify.amqp_connection import VerifyConnection
+from headrace.testing.amqp_connection import RawConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from support.nodes import Nodes
@@ -155,7 +155,7 @@ class SharedLedger:
                     knock.sendall(b"AMQP\0\0\x09\x01")
                     if not knock.recv(1):
                         continue
-                link = VerifyConnection(node.amqp)
+                link = RawConnection(node.amqp)
                 try:
                     link.open_channel(1)
                     link.call(1, m.ConfirmSelect(), m.ConfirmSelectOk)

@@ -18,6 +18,7 @@ from typing import Self
 from headrace.bench import processes
 from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.target import AmqpAddress, MeasureError, Target
+from headrace.errors import BrokerError
 from headrace.testing.broker_process import own_environment
 
 _START_SECONDS = 90
@@ -229,7 +230,7 @@ def _answers(address: AmqpAddress) -> bool:
     try:
         with AmqpConnection(address):
             return True
-    except (OSError, MeasureError):
+    except (OSError, BrokerError):
         return False
 
 

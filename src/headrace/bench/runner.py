@@ -16,6 +16,7 @@ from headrace.bench.load.measures import (
     measure_memory,
 )
 from headrace.bench.target import Figure, MeasureError, Target, Timing
+from headrace.errors import BrokerError
 
 _SMALLER_IS_BETTER = (CaseKind.LATENCY, CaseKind.MEMORY, CaseKind.IDLE)
 
@@ -99,7 +100,7 @@ class BenchRunner:
         case = outcome.case
         try:
             figure = self._fresh(target, case) if fresh else self._standing(target, case)
-        except (MeasureError, OSError) as error:
+        except (BrokerError, OSError) as error:
             outcome.failures[target.name] = str(error) or type(error).__name__
             self._say(f"{case.name}: {target.name}: failed: {error}")
             self._replace(target)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
+from headrace.testing.amqp_connection import RawConnection, ReceivedMethod
 from headrace.verify import topology as t
-from headrace.verify.amqp_connection import ReceivedMethod, VerifyConnection
 from headrace.verify.ledger import Ledger, Proof, make_body
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
@@ -20,7 +20,7 @@ _WEIGHTS = (6, 4, 1, 5, 3, 2, 6)  # of the routes, in their order
 class _Sender:
     """Sends messages of random sizes on a channel of its own."""
 
-    def __init__(self, name: str, link: VerifyConnection, ledger: Ledger, chance: Random) -> None:
+    def __init__(self, name: str, link: RawConnection, ledger: Ledger, chance: Random) -> None:
         self.name = name
         self._link = link
         self._channel = link.open_channel(1)
@@ -108,7 +108,7 @@ class TransactionPublisher(_Sender):
 class TransferConsumer:
     """Moves messages from the inbox to the outbox, each in a transaction: never none, never two."""
 
-    def __init__(self, link: VerifyConnection, ledger: Ledger) -> None:
+    def __init__(self, link: RawConnection, ledger: Ledger) -> None:
         self._link = link
         self._channel = link.open_channel(1)
         self._ledger = ledger
@@ -143,7 +143,7 @@ class LoadConsumer:
 
     def __init__(
         self,
-        link: VerifyConnection,
+        link: RawConnection,
         ledger: Ledger,
         chance: Random,
         *,

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from headrace.testing.amqp_connection import (
+    ConnectionLost,
+    NoAnswer,
+    RawConnection,
+    ReceivedMethod,
+)
 from headrace.testing.broker_process import BrokerProcess, ProcessError
 from headrace.verify import topology as t
 from headrace.verify.actors import (
@@ -16,12 +22,6 @@ from headrace.verify.actors import (
     LoadConsumer,
     TransactionPublisher,
     TransferConsumer,
-)
-from headrace.verify.amqp_connection import (
-    ConnectionLost,
-    ReceivedMethod,
-    VerifyConnection,
-    VerifyError,
 )
 from headrace.verify.ledger import Ledger, PublishOutcome, Verdict
 
@@ -113,7 +113,7 @@ class Load:
         self._port = node.port
         self._ledger = ledger
         self._chance = chance
-        self._links: list[VerifyConnection] = []
+        self._links: list[RawConnection] = []
         self._actors: list[LoadClient] = []
         self.lost: ConnectionLost | None = None
         try:
@@ -140,8 +140,8 @@ class Load:
             LoadConsumer(self._link(), ledger, chance, queues=t.CONSUMED, tidy=False)
         )
 
-    def _link(self) -> VerifyConnection:
-        link = VerifyConnection(self._port)
+    def _link(self) -> RawConnection:
+        link = RawConnection(self._port)
         self._links.append(link)
         return link
 
@@ -190,7 +190,7 @@ def _note(actor: LoadClient, event: ReceivedMethod) -> None:
 def drain(node: BrokerProcess, ledger: Ledger, chance: Random) -> None:
     """Consume and acknowledge everything there is."""
     queues: Sequence[str] = [queue for queue in t.HOMES if queue != t.BRIEF]
-    asking, link = VerifyConnection(node.port), VerifyConnection(node.port)
+    asking, link = RawConnection(node.port), RawConnection(node.port)
     asking.open_channel(1)
     consumer = LoadConsumer(link, ledger, chance, queues=tuple(queues), tidy=True)
     deadline = time.monotonic() + DRAIN_SECONDS
@@ -202,7 +202,7 @@ def drain(node: BrokerProcess, ledger: Ledger, chance: Random) -> None:
         if not events and not t.count_ready(asking, 1):
             break
         if time.monotonic() > deadline:
-            raise VerifyError(f"the queues are not empty after {DRAIN_SECONDS:g} s")
+            raise NoAnswer(f"the queues are not empty after {DRAIN_SECONDS:g} s")
     consumer.step()
     t.count_ready(asking, 1)
     asking.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.verify.amqp_connection import VerifyConnection
+from headrace.testing.amqp_connection import RawConnection
 from headrace.wire.amqp import methods as m
 
 PLAIN = ("verify.plain.0", "verify.plain.1")
@@ -38,7 +38,7 @@ _ARGUMENTS: dict[str, dict[str, object]] = {
 }
 
 
-def declare(link: VerifyConnection, channel: int) -> None:
+def declare(link: RawConnection, channel: int) -> None:
     """Declare everything; harmless when it is there."""
     link.call(
         channel,
@@ -56,7 +56,7 @@ def declare(link: VerifyConnection, channel: int) -> None:
         link.call(channel, m.QueueBind(queue=queue, exchange=FAN), m.QueueBindOk)
 
 
-def count_ready(link: VerifyConnection, channel: int) -> int:
+def count_ready(link: RawConnection, channel: int) -> int:
     """Messages that are ready, in all queues together."""
     return sum(
         link.call(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.testing.amqp_connection import RawConnection
 from headrace.testing.broker_process import BrokerProcess
-from headrace.verify.amqp_connection import VerifyConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from support.recovery_site import Site
@@ -84,7 +84,7 @@ def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
 
 def test_a_stop_keeps_work_that_is_not_confirmed_yet(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as node:
-        link = VerifyConnection(node.start().port)
+        link = RawConnection(node.start().port)
         link.open_channel(1)
         link.call(1, m.QueueDeclare(queue="q", durable=True), m.QueueDeclareOk)
         link.call(1, m.ConfirmSelect(), m.ConfirmSelectOk)
@@ -101,7 +101,7 @@ def test_a_stop_keeps_work_that_is_not_confirmed_yet(tmp_path: Path) -> None:
         )
         assert node.wait(10) == 0
         assert time.monotonic() - began < 10
-        asking = VerifyConnection(node.start().port)
+        asking = RawConnection(node.start().port)
         asking.open_channel(1)
         found = asking.call(1, m.QueueDeclare(queue="q", passive=True), m.QueueDeclareOk)
         asking.close()

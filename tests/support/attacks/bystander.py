@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.verify.amqp_connection import VerifyConnection
+from headrace.testing.amqp_connection import RawConnection
 from headrace.wire.amqp import methods as m
 
 INTERVAL = 0.02
@@ -28,7 +28,7 @@ def main(port: int, pid: int) -> None:
     def loop_seconds() -> float:
         return int(schedule.read_text().split()[0]) / 1e9
 
-    link = VerifyConnection(port)
+    link = RawConnection(port)
     link.open_channel(1)
     link.call(1, m.QueueDeclare(queue="bystander", exclusive=True), m.QueueDeclareOk)
     sys.stdout.write("ready\n")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator
 from contextlib import suppress
 
-from headrace.verify.amqp_connection import ConnectionLost
+from headrace.testing.amqp_connection import ConnectionLost
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.method_codec import Method, method_frame
 from support.attacks import attack

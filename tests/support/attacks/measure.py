@@ -14,7 +14,7 @@ from types import TracebackType
 
 import headrace
 from headrace.testing import wait_for
-from headrace.verify.amqp_connection import ConnectionLost, VerifyConnection, VerifyError
+from headrace.testing.amqp_connection import ConnectionLost, NoAnswer, RawConnection
 from support import brokers
 from support.attacks import Attack
 from support.attacks.bystander import INTERVAL
@@ -121,7 +121,7 @@ def _finish(steps: Iterator[None]) -> str:
     """The measured half of an attack; a refusal by the broker is one way for it to end."""
     try:
         next(steps, None)
-    except (ConnectionLost, VerifyError, OSError, AssertionError) as error:  # urllib's are OSErrors
+    except (ConnectionLost, NoAnswer, OSError, AssertionError) as error:  # urllib's are OSErrors
         return f"{type(error).__name__}: {error}"
     return ""
 
@@ -129,8 +129,8 @@ def _finish(steps: Iterator[None]) -> str:
 def _answers(target: Target) -> bool:
     """Whether a new connection is still served."""
     try:
-        VerifyConnection(target.broker.amqp_port).close()
-    except (ConnectionLost, VerifyError):
+        RawConnection(target.broker.amqp_port).close()
+    except (ConnectionLost, NoAnswer):
         return False
     return True
 

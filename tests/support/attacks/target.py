@@ -9,7 +9,7 @@ import urllib.request
 from contextlib import ExitStack
 from urllib.parse import quote
 
-from headrace.verify.amqp_connection import VerifyConnection
+from headrace.testing.amqp_connection import RawConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.method_codec import method_frame
@@ -20,7 +20,7 @@ USER = "mallory"  # may use everything in the vhost "/", and has no tag
 STRANGER = "stranger"  # may log in, and nothing else
 
 
-class UserLink(VerifyConnection):
+class UserLink(RawConnection):
     """A connection of one of these users, with channel 1 open."""
 
     def __init__(self, port: int, user: str) -> None:

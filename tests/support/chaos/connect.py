@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from headrace.testing.amqp_connection import RawConnection
 from headrace.testing.broker_process import BrokerProcess
-from headrace.verify.amqp_connection import VerifyConnection
 
 
 class Connect(Protocol):
     """A connection with channel 1 open."""
 
-    def __call__(self, node: BrokerProcess, *, heartbeat: int = 0) -> VerifyConnection: ...
+    def __call__(self, node: BrokerProcess, *, heartbeat: int = 0) -> RawConnection: ...

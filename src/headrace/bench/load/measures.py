@@ -177,6 +177,7 @@ def _prepare_publisher(
     stamp_at = block.size - 1 - plan.case.body
 
     def loop() -> None:
+        link.set_timeout(0.25)
         start = time.monotonic_ns()
         for number in range(total):
             due = start + number * 1_000_000_000 // RATE

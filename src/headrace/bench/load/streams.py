@@ -96,6 +96,8 @@ def prepare_publisher(
 
 
 def _publish(streams: list[PublisherSocket], board: SharedCounters) -> None:
+    for stream in streams:
+        stream.link.set_timeout(_PATIENCE)
     while not board.stopped:
         busy = False
         for stream in streams:

@@ -15,6 +15,7 @@ from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Barrier
 
 from headrace.bench.target import MeasureError
+from headrace.errors import BrokerError
 
 Role = Callable[[], Callable[[], None]]
 """Connects when called, and returns the loop to run once all roles are ready."""
@@ -103,7 +104,7 @@ def _work(role: Role, barrier: Barrier, outward: Connection, cores: Collection[i
     except Exception as error:  # reported to the runner, which fails the case with this text
         barrier.abort()
         outward.send(
-            f"{error}" if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
+            f"{error}" if isinstance(error, BrokerError) else f"{type(error).__name__}: {error}"
         )
 
 

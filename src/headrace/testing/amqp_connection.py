@@ -1,4 +1,4 @@
-"""A small AMQP connection for crash tests: nothing is hidden, nothing repeated, no threads."""
+"""A small AMQP connection for tests and measurements: nothing hidden or repeated, no threads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -30,8 +31,8 @@ _CAPABILITIES = {
 SECONDS = 20.0
 
 
-class VerifyError(BrokerError):
-    """The test itself could not be carried out; it says nothing about the broker's promises."""
+class NoAnswer(BrokerError):
+    """The broker did not send what it has to send, or not in time."""
 
 
 class ConnectionLost(BrokerError):
@@ -52,40 +53,52 @@ class ReceivedMethod:
     body: bytes = b""
 
 
-class VerifyConnection:
+class RawConnection:
     """One connection. Frames are read only inside poll() and call()."""
 
-    def __init__(self, port: int, *, heartbeat: int = 0) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        host: str = "127.0.0.1",
+        user: str = "guest",
+        password: str = "guest",
+        vhost: str = "/",
+        heartbeat: int = 0,
+        patience: float = SECONDS,
+    ) -> None:
         self.blocked = False
         self.heartbeats = 0
+        self.server_properties: Mapping[str, object] = {}
+        self._patience = patience
         self._buffer = bytearray()
         self._events: deque[ReceivedMethod] = deque()
         self._open: dict[int, tuple[ReceivedMethod, int]] = {}  # contents that are not complete yet
         try:
-            self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+            self.sock = socket.create_connection((host, port), timeout=SECONDS)
         except OSError as error:
             raise ConnectionLost(str(error)) from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self._handshake(heartbeat)
+            self._log_in(f"\0{user}\0{password}".encode(), vhost, heartbeat)
         except BaseException:
             self.close()
             raise
 
-    def _handshake(self, heartbeat: int) -> None:
+    def _log_in(self, login: bytes, vhost: str, heartbeat: int) -> None:
         self.send_bytes(b"AMQP\x00\x00\x09\x01")
-        self.wait_for(m.ConnectionStart)
+        self.server_properties = self.wait_for(m.ConnectionStart).server_properties
         properties: dict[str, object] = {"product": "verify", "capabilities": _CAPABILITIES}
-        self.send(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US"))
+        self.send(0, m.ConnectionStartOk(properties, "PLAIN", login, "en_US"))
         self.wait_for(m.ConnectionTune)
         self.send(0, m.ConnectionTuneOk(2047, _FRAME_MAX, heartbeat))
-        self.call(0, m.ConnectionOpen("/"), m.ConnectionOpenOk)
+        self.call(0, m.ConnectionOpen(vhost), m.ConnectionOpenOk)
 
     # -- sending --------------------------------------------------------------------------------
 
     def send_bytes(self, data: bytes) -> None:
         try:
-            self._socket.sendall(data)
+            self.sock.sendall(data)
         except OSError as error:
             raise ConnectionLost(str(error)) from error
 
@@ -112,8 +125,9 @@ class VerifyConnection:
         self.send(channel, method)
         return self.wait_for(answer, channel)
 
-    def wait_for(self, wanted: type[M], channel: int = 0, seconds: float = SECONDS) -> M:
+    def wait_for(self, wanted: type[M], channel: int = 0, seconds: float | None = None) -> M:
         """The next method of that type on the channel; others are kept for poll()."""
+        seconds = self._patience if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while True:
             for event in self._events:
@@ -121,11 +135,11 @@ class VerifyConnection:
                     self._events.remove(event)
                     return event.method
             if time.monotonic() > deadline:
-                raise VerifyError(f"no {wanted.name} within {seconds:g} s")
+                raise NoAnswer(f"no {wanted.name} within {seconds:g} s")
             self._read(0.05)
 
     def poll(self, seconds: float = 0.0) -> list[ReceivedMethod]:
-        """What has arrived, waiting up to ``seconds`` for the first. LinkLost after the last."""
+        """What has arrived, after up to ``seconds`` for the first; ConnectionLost at the end."""
         if not self._events:
             self._read(seconds)
         events = list(self._events)
@@ -133,15 +147,15 @@ class VerifyConnection:
         return events
 
     def _read(self, seconds: float) -> None:
-        self._socket.settimeout(max(seconds, 0.0001))
+        self.sock.settimeout(max(seconds, 0.0001))
         try:
-            data = self._socket.recv(1 << 18)
+            data = self.sock.recv(1 << 18)
         except TimeoutError:
             return
         except OSError as error:
             raise ConnectionLost(str(error)) from error
         finally:
-            self._socket.settimeout(SECONDS)
+            self.sock.settimeout(self._patience)
         if not data:
             raise ConnectionLost("the broker hung up")
         self._buffer += data
@@ -155,7 +169,7 @@ class VerifyConnection:
             if stop > len(self._buffer):
                 break
             if self._buffer[stop - 1] != 0xCE:
-                raise VerifyError("a frame without its end octet")
+                raise NoAnswer("a frame without its end octet")
             self._frame(kind, channel, bytes(self._buffer[at + _HEAD.size : stop - 1]))
             at = stop
         del self._buffer[:at]
@@ -213,4 +227,4 @@ class VerifyConnection:
         return events
 
     def close(self) -> None:
-        self._socket.close()
+        self.sock.close()
