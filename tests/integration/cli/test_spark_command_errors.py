@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -140,8 +141,8 @@ def test_a_replay_up_to_now_prints_how_to_repeat_it(
         send=lambda rate, tell: (1, 0),
     )
     monkeypatch.setattr("headrace.spark.replay.replay.Replay", lambda *args: job)
-    session = SimpleNamespace(stop=lambda: None)
-    monkeypatch.setattr("headrace.cli.spark.replay.open_session", lambda *args, **rest: session)
+    opened = nullcontext(SimpleNamespace())
+    monkeypatch.setattr("headrace.cli.spark.replay.open_session", lambda *args, **rest: opened)
     command = ["replay", "-q", "q", "--from", "2026-01-01", "--into", "x", "--yes", "--json",
                "--state-dir", str(tmp_path)]  # fmt: skip
     assert main(command) == 0

@@ -42,7 +42,7 @@ def directory_option(
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RatioRun:
     """What `case_options` were given."""
 
     chosen: tuple[str, ...]
@@ -104,7 +104,7 @@ class Comparison:
 
 
 def case_options(function: Callable[..., int]) -> Callable[..., int]:
-    """--case, --seconds, --json, --markdown and --list, as a `Comparison`."""
+    """--case, --seconds, --json, --markdown and --list, as a `RatioRun`."""
 
     @repeatable("--case", "chosen", "NAME", "One case; repeatable. [all]")
     @number_option("--seconds", 3.0, 0.2, "Length of one measurement.")
@@ -120,7 +120,7 @@ def case_options(function: Callable[..., int]) -> Callable[..., int]:
         as_markdown: bool,
         **rest: object,
     ) -> int:
-        return function(Comparison(chosen, seconds, json_file, list_only, as_markdown), **rest)
+        return function(RatioRun(chosen, seconds, json_file, list_only, as_markdown), **rest)
 
     return command
 
@@ -147,7 +147,7 @@ def _on_one_broker(
 @click.command("client")
 @case_options
 @directory_option("Data directory of the broker. [the system's temporary directory]")
-def bench_client(given: Comparison, directory: str) -> int:
+def bench_client(given: RatioRun, directory: str) -> int:
     """Measure the native client beside pika on one broker.
 
     Messages have 100 bytes, are persistent and confirmed. Exit code 1 when a ratio misses its
@@ -177,7 +177,7 @@ def bench_client(given: Comparison, directory: str) -> int:
     "disk]",
     default=None,
 )
-def bench_rocketmq(given: Comparison, peer: str | None, directory: str | None) -> int:
+def bench_rocketmq(given: RatioRun, peer: str | None, directory: str | None) -> int:
     """Measure what RocketMQ clients cost and reach, and print ratios.
 
     Exit code 1 when a ratio misses its target.
@@ -198,7 +198,7 @@ def bench_rocketmq(given: Comparison, peer: str | None, directory: str | None) -
 
 @click.command("topics")
 @case_options
-def bench_topics(given: Comparison) -> int:
+def bench_topics(given: RatioRun) -> int:
     """Measure topics in a private MariaDB and print ratios.
 
     Needs mariadbd on this machine. Exit code 1 when a ratio misses its target.

@@ -21,7 +21,6 @@ from headrace.cli.support.output import (
 )
 from headrace.cli.support.spark_session import (
     SessionSettings,
-    ending,
     lake_option,
     on_signals,
     open_session,
@@ -70,8 +69,7 @@ def archive(
 
     stop = threading.Event()
     on_signals(stop.set)
-    spark = open_session("archive", session, broker=address)
-    with ending(spark):
+    with open_session("archive", session, broker=address) as spark:
         archiver = Archiver(spark, lake.resolve(), url_of(address), ArchiveChoice(queues, topics),
                             pin_bytes, skip_lost)  # fmt: skip
         if release:

@@ -13,7 +13,6 @@ from headrace.cli.support.output import DONE, Column, counted, json_option, show
 from headrace.cli.support.spark_session import (
     SessionSettings,
     debug_option,
-    ending,
     on_signals,
     open_session,
     settings_of,
@@ -54,11 +53,9 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
     directory = session.state()
     stop = threading.Event()
     on_signals(stop.set)  # also while Spark starts
-    spark = open_session(
-        loaded.name, session, python_path=loaded.directory.resolve(), is_short=once
-    )
+    path = loaded.directory.resolve()
     try:
-        with ending(spark):
+        with open_session(loaded.name, session, python_path=path, is_short=once) as spark:
             runner = PipelineRunner(
                 spark, loaded, directory, once=once, stop=stop, shown=ProgressLine(loaded.name)
             )
@@ -84,8 +81,8 @@ def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
     if not no_spark:
         from headrace.spark.pipelines.validate import check
 
-        spark = open_session(loaded.name, session, python_path=loaded.directory.resolve())
-        with ending(spark):
+        path = loaded.directory.resolve()
+        with open_session(loaded.name, session, python_path=path) as spark:
             check(spark, loaded)
     parts = (
         counted(len(loaded.sources), "source"),

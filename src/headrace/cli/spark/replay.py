@@ -21,13 +21,7 @@ from headrace.cli.support.output import (
     progress_bar,
     wants_json,
 )
-from headrace.cli.support.spark_session import (
-    SessionSettings,
-    ending,
-    open_session,
-    spark_options,
-    url_of,
-)
+from headrace.cli.support.spark_session import SessionSettings, open_session, spark_options, url_of
 from headrace.client.settings import Settings
 from headrace.errors import ConfigError
 
@@ -91,8 +85,7 @@ def replay(
         raise ConfigError("missing source: pass --queue, --topic, or --lake for the archive")
     request = ReplayRequest(queues, topics, begin, end, where, into, routing_key)
     needed = address if lake is None else None
-    spark = open_session("replay", session, broker=needed)
-    with ending(spark):
+    with open_session("replay", session, broker=needed) as spark:
         job = Replay(spark, request, url_of(address), lake)
         preview = job.preview()
         if not wants_json():

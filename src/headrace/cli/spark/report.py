@@ -21,13 +21,7 @@ from headrace.cli.support.output import (
     progress_bar,
     wants_json,
 )
-from headrace.cli.support.spark_session import (
-    SessionSettings,
-    ending,
-    open_session,
-    spark_options,
-    url_of,
-)
+from headrace.cli.support.spark_session import SessionSettings, open_session, spark_options, url_of
 from headrace.client.settings import Settings
 from headrace.errors import ConfigError
 from headrace.urls import hosts_of
@@ -75,8 +69,7 @@ def report(
     if begin >= end:
         raise ConfigError("--from must be before --to")
     needed = address if lake is None else None
-    spark = open_session("report", session, broker=needed)
-    with ending(spark), progress_bar("calculating"):
+    with open_session("report", session, broker=needed) as spark, progress_bar("calculating"):
         made = make(spark, url_of(address), begin, end, window, lake)
     if wants_json():
         print_json(_as_json(made))

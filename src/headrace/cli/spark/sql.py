@@ -11,7 +11,6 @@ from headrace.cli.support.options import flag, number_option
 from headrace.cli.support.output import DONE, Column, json_option, progress_bar, show, wants_json
 from headrace.cli.support.spark_session import (
     SessionSettings,
-    ending,
     lake_option,
     open_session,
     spark_options,
@@ -51,8 +50,7 @@ def sql(
         rows = [{"table": name, "messages": count} for name, count in counts.items()]
         columns = [Column("table", "table"), Column("messages", "messages", is_number=True)]
         return show(columns, rows, nothing="the archive is empty")
-    spark = open_session("sql", session, broker=address if live else None)
-    with ending(spark):
+    with open_session("sql", session, broker=address if live else None) as spark:
         with progress_bar("querying"):
             names = offer(spark, lake) if is_archived else []
             names += attach(spark, url_of(address)) if live else []

@@ -155,25 +155,6 @@ def on_signals(call: Callable[[], None]) -> None:
             signal.signal(number, on_signal)
 
 
-@contextmanager
-def ending(spark: SparkSession) -> Iterator[None]:
-    """The session ends with the block. An interrupted one may be in the middle of a call, which
-    would have to end first: then Java is killed. A dead session needs no shutdown."""
-    from headrace.spark import spark_session
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        on_signals(lambda: None)  # once is enough
-        spark_session.stop_java()
-        raise
-    except BaseException:
-        if not spark_session.java_exit_reason():
-            spark.stop()
-        raise
-    spark.stop()
-
-
 def settings_of(conf: tuple[str, ...]) -> dict[str, str]:
     pairs = [one.partition("=") for one in conf]
     for key, sign, _ in pairs:
@@ -182,6 +163,7 @@ def settings_of(conf: tuple[str, ...]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
+@contextmanager
 def open_session(
     name: str,
     session: SessionSettings,
@@ -189,11 +171,13 @@ def open_session(
     python_path: Path | None = None,
     broker: Settings | None = None,
     is_short: bool = False,
-) -> SparkSession:
-    """A session whose log goes to a file.
+) -> Iterator[SparkSession]:
+    """A session whose log goes to a file; it ends with the block.
 
     An unreachable ``broker`` is reported before Spark starts, which takes a while. A session that
-    is over soon may record an archive of classes for later ones.
+    is over soon may record an archive of classes for later ones. An interrupted one may be in the
+    middle of a call, which would have to end first: then Java is killed. A dead session needs no
+    shutdown.
     """
     from headrace.spark import spark_session
     from headrace.spark.spark_session import class_archive, start_session
@@ -209,7 +193,7 @@ def open_session(
         spark_session.check_java()
         connect(url_of(broker)).close()
     with progress_bar("starting Spark", wanted=not session.debug):
-        return start_session(
+        spark = start_session(
             name,
             master=session.master,
             conf=settings,
@@ -217,3 +201,14 @@ def open_session(
             python_path=python_path,
             java_options=class_archive(may_record=is_short),
         )
+    try:
+        yield spark
+    except KeyboardInterrupt:
+        on_signals(lambda: None)  # once is enough
+        spark_session.stop_java()
+        raise
+    except BaseException:
+        if not spark_session.java_exit_reason():
+            spark.stop()
+        raise
+    spark.stop()
