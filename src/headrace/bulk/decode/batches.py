@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import mmap
+import os
 from collections.abc import Iterator, Sequence
+from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -89,7 +91,10 @@ def _of_records(rows: MessageRows, starts: Places, lengths: Places) -> pa.Array:
 # What is worked on at once: it is passed over several times, and should stay near the processor.
 PORTION_BYTES = 3 << 20
 _POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14
-_NEAR = 1 << 16  # pages between records are read too if they are not more
+_NEAR = 1 << 18  # bytes between records are read too if they are not more
+# A sync of the log waits behind what the disk was asked for before: so little, and by one thread.
+_READ_BYTES = 512 << 10
+_disk = Lock()
 
 
 def batches_of(job: ReadPlan, segments: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -122,23 +127,27 @@ def portions_of(
     if not len(columns.positions):
         return
     at = columns.positions - columns.base
-    _read_ahead(mapping, at, at + RECORD_HEAD_SIZE, job)
+    _read_ahead(mapping, fd, at, at + RECORD_HEAD_SIZE, job)
     for part in portions(data, columns._replace(positions=at), PORTION_BYTES):
         sizes = data[: len(data) // 4 * 4].view(np.uint32)[part.positions // 4 + 1]
-        _read_ahead(mapping, part.positions, part.positions + sizes, job)
+        _read_ahead(mapping, fd, part.positions, part.positions + sizes, job)
         yield data, part
 
 
-def _read_ahead(mapping: mmap.mmap, starts: Places, stops: Places, job: ReadPlan) -> None:
-    """Map the pages of these bytes. StoreError when the disk cannot read one: to touch it then
-    would end the process with SIGBUS."""
+def _read_ahead(mapping: mmap.mmap, fd: int, starts: Places, stops: Places, job: ReadPlan) -> None:
+    """Read these bytes and map their pages. StoreError when the disk cannot read one: to touch it
+    then would end the process with SIGBUS."""
     edges = np.flatnonzero(starts[1:] > stops[:-1] + _NEAR) + 1
     firsts = starts[np.r_[0, edges]] // mmap.PAGESIZE * mmap.PAGESIZE
     ends = np.minimum(stops[np.r_[edges - 1, len(stops) - 1]], len(mapping))
     for start, stop in zip(firsts.tolist(), ends.tolist(), strict=True):
         try:
-            if start < stop:
-                mapping.madvise(_POPULATE_READ, start, stop - start)
+            for at in range(start, stop, _READ_BYTES):
+                size = min(_READ_BYTES, stop - at)
+                with _disk:  # and without the GIL, which mapping holds
+                    os.posix_fadvise(fd, at, size, os.POSIX_FADV_WILLNEED)
+                    os.pread(fd, 1, at + size - 1)
+                mapping.madvise(_POPULATE_READ, at, size)
         except OSError as error:
             if error.errno == errno.EINVAL:
                 return  # this kernel does not know it
