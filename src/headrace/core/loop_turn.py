@@ -158,6 +158,16 @@ class LoopTurn:
         if not is_paused and not self._scheduled:
             self._schedule()
 
+    def run_callback(self, callback: Callable[[], None]) -> None:
+        """Do what another thread asks for, as after a commit, and end the turn: now if it has no
+        end yet, without another round of the loop."""
+        has_end, self._scheduled = self._scheduled, True
+        try:
+            callback()
+        finally:
+            if not has_end:
+                self.finish()
+
     # -- the end of a turn ----------------------------------------------------------------------
 
     def _schedule(self) -> None:

@@ -150,7 +150,7 @@ class BrokerStorage:
         storage = self.storage
 
         def call_soon(callback: Callable[[], None]) -> None:
-            loop.call_soon_threadsafe(callback)
+            loop.call_soon_threadsafe(broker.turn.run_callback, callback)
 
         full: dict[str, bool] = {}
 

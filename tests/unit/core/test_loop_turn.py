@@ -62,6 +62,29 @@ def test_one_that_fails_does_not_stop_the_others(
     assert "a session failed to write" in caplog.text
 
 
+def test_a_callback_of_another_thread_ends_the_turn_at_once(stage: Stage) -> None:
+    log: list[str] = []
+    session = Worker(lambda: log.append("session"))
+
+    stage.turn.run_callback(lambda: stage.turn.mark_session(session))
+
+    assert log == ["session"]
+    stage.run()
+    assert log == ["session"]
+
+
+def test_a_callback_of_another_thread_leaves_a_turn_that_has_begun_to_its_end(stage: Stage) -> None:
+    log: list[str] = []
+    stage.turn.mark_session(Worker(lambda: log.append("first")))
+    session = Worker(lambda: log.append("second"))
+
+    stage.turn.run_callback(lambda: stage.turn.mark_session(session))
+
+    assert log == []
+    stage.run()
+    assert log == ["first", "second"]
+
+
 # -- shares of time -----------------------------------------------------------------------------
 
 
