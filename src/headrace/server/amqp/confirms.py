@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from struct import Struct
 
-from headrace.wire.amqp.method_codec import Method
 from headrace.wire.amqp.methods import BasicAck, BasicNack
 
 NEVER = 1 << 62  # a position that the log does not reach
+_FRAME = Struct(">BHIIQBB").pack
+Answer = BasicAck | BasicNack
 
 
 class Confirms:
@@ -50,13 +52,13 @@ class Confirms:
             numbers = sorted([*self._refused, *range(first, first + count)])
             self._refused = deque(dict.fromkeys(numbers))
 
-    def take_answers(self, durable: int = 0) -> list[Method]:
+    def take_answers(self, durable: int = 0) -> list[Answer]:
         """Answer everything that is safe: acks for whole stretches, nacks in between."""
         waiting = self._waiting
         while waiting and waiting[0][1] <= durable:
             waiting.popleft()
         safe = waiting[0][0] - 1 if waiting else self.published
-        answers: list[Method] = []
+        answers: list[Answer] = []
         while self._refused and self._refused[0] <= safe:
             first = last = self._refused.popleft()
             while self._refused and self._refused[0] == last + 1 <= safe:
@@ -69,6 +71,11 @@ class Confirms:
             answers.append(_ack(self.answered, safe))
             self.answered = safe
         return answers
+
+
+def answer_frame(channel: int, answer: Answer) -> bytes:
+    """As method_frame(): every confirm is sent by this."""
+    return _FRAME(1, channel, 13, answer.wire_id, answer.delivery_tag, answer.multiple, 0xCE)
 
 
 def _ack(answered: int, last: int) -> BasicAck:

@@ -112,8 +112,7 @@ class Publisher:
         size: int,
     ) -> None:
         """Take a run from the wire. Raises what the client did wrong."""
-        session = self._session
-        if self._epoch != session.open_vhost.routes.epoch:
+        if self._epoch != self._session.open_vhost.routes.epoch:
             self.forget()
         resolved = self._routes.get(key)
         if resolved is None:
@@ -312,7 +311,9 @@ class Publisher:
             else:
                 self._confirm_later(channel, batch)
             session.confirming.add(channel)
-            if not session.output.marked:
+            if batch.position:
+                session.broker.storage.wait_for_commit(session.output)
+            elif not session.output.marked:
                 session.turn.mark_session(session.output)
 
     def _confirm_later(self, channel: Channel, batch: PublishedRun) -> None:

@@ -22,6 +22,7 @@ from headrace.errors import (
     InternalError,
 )
 from headrace.server.amqp.channel import Channel
+from headrace.server.amqp.confirms import answer_frame
 from headrace.server.amqp.handshake import Handshake, SessionLimits
 from headrace.server.amqp.publisher import PUBLISHES, STRETCH, Publisher, join_stretches
 from headrace.server.base_channel import BaseChannel
@@ -283,7 +284,7 @@ class Session(BaseSession):
         if confirms is not None:
             answered = confirms.answered
             for answer in confirms.take_answers(self.broker.storage.durable):
-                self.output.parts.append(method_frame(channel.number, answer))
+                self.output.parts.append(answer_frame(channel.number, answer))
             self.open_vhost.counters.confirmed += confirms.answered - answered
         if confirms is None or not confirms.is_waiting:
             self.confirming.discard(channel)
