@@ -101,9 +101,9 @@ class OpenFiles:
     def take(self, file: RealFile) -> int:
         """A descriptor that stays valid until give_back()."""
         with self._lock:
-            if file.is_closed:
-                raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(file.path))
             if file.fd < 0:
+                if file.is_closed:
+                    raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(file.path))
                 file.fd = self.with_free_descriptor(lambda: os.open(file.path, file.flags))
             self._open[file] = None
             self._open.move_to_end(file)

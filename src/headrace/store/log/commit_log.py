@@ -384,16 +384,9 @@ class CommitLog:
         after, self._after_cold = self._after_cold, None
         sync = sync or self._want_sync or bool(cold)
 
-        def then(job: CommitJob) -> None:
-            if self._closed:
-                return  # the last checkpoint lists what this one would remove
-            if done is not None:
-                done()
-            if after is not None:
-                after()
-            self._committed(job)
-
-        job = CommitJob(self._hot.take_chunks() + cold, self.end, sync=sync, then=then, task=task)
+        chunks, then = self._hot.take_chunks() + cold, self._committed
+        job = CommitJob(chunks, self.end, sync=sync, then=then, task=task)
+        job.done, job.after = done, after
         self._want_sync = False
         job.ends, self.index.grown = self.index.grown, {}
         job.is_timed = self._began is not None
@@ -418,6 +411,12 @@ class CommitLog:
 
     def _committed(self, job: CommitJob) -> None:
         """On the loop: the job is on disk as its messages asked."""
+        if self._closed:
+            return  # the last checkpoint lists what this one would remove
+        if job.done is not None:
+            job.done()
+        if job.after is not None:
+            job.after()
         self._busy = None
         self.commits += 1
         self._note_times(job)

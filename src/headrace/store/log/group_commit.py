@@ -56,8 +56,8 @@ class SegmentWrite:
 class CommitJob:
     """One commit. ``then`` runs on the loop once it is done."""
 
-    __slots__ = ("began", "chunks", "end", "ends", "is_timed", "size", "sync", "sync_seconds",
-                 "task", "then", "write_seconds")  # fmt: skip
+    __slots__ = ("after", "began", "chunks", "done", "end", "ends", "is_timed", "size", "sync",
+                 "sync_seconds", "task", "then", "write_seconds")  # fmt: skip
 
     def __init__(
         self,
@@ -73,6 +73,8 @@ class CommitJob:
         self.sync = sync
         self.then = then
         self.task = task  # other work of the disk, done after the chunks; can be done again
+        self.done: Callable[[], None] | None = None  # of a checkpoint
+        self.after: Callable[[], None] | None = None  # of a compaction
         self.ends: dict[int, int] = {}  # by queue: behind the last of its messages
         self.began = 0.0  # when the first of its messages was appended, else when it was made
         self.is_timed = False  # it has messages
