@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 
+
+@dataclass(slots=True, eq=False)
 class QueueCounters:
     """What happened to a queue's messages since it was made."""
 
-    __slots__ = ("acked", "dead_lettered", "delivered", "delivered_no_ack", "dropped", "expired",
-                 "got", "got_no_ack", "got_nothing", "published", "read_back", "redelivered",
-                 "returned")  # fmt: skip
-
-    def __init__(self) -> None:
-        self.published = 0
-        self.delivered = 0  # to consumers and by gets, with and without acks
-        self.delivered_no_ack = 0  # of these, those that need no ack
-        self.got = 0  # of the delivered ones, those that were asked for
-        self.got_no_ack = 0
-        self.got_nothing = 0  # gets that found the queue empty
-        self.redelivered = 0
-        self.read_back = 0  # from the disk, after the memory had no room for them
-        self.acked = 0  # also those that need no ack
-        self.returned = 0
-        self.expired = 0
-        self.dropped = 0
-        self.dead_lettered = 0
+    published: int = 0
+    delivered: int = 0  # to consumers and by gets, with and without acks
+    delivered_no_ack: int = 0  # of these, those that need no ack
+    got: int = 0  # of the delivered ones, those that were asked for
+    got_no_ack: int = 0
+    got_nothing: int = 0  # gets that found the queue empty
+    redelivered: int = 0
+    read_back: int = 0  # from the disk, after the memory had no room for them
+    acked: int = 0  # also those that need no ack
+    returned: int = 0
+    expired: int = 0
+    dropped: int = 0
+    dead_lettered: int = 0
 
     def add(self, other: QueueCounters) -> None:
         """Add the counts of another queue. Spelled out: a list of 10,000 queues waits for it."""
@@ -42,30 +40,25 @@ class QueueCounters:
         self.dead_lettered += other.dead_lettered
 
 
+@dataclass(slots=True, eq=False)
 class VhostCounters:
     """What happened in a vhost, as far as no queue or exchange that is still there knows it."""
 
-    __slots__ = ("confirmed", "dropped", "gone", "published", "queues_created", "queues_declared",
-                 "queues_deleted", "returned", "stored")  # fmt: skip
-
-    def __init__(self) -> None:
-        self.gone = QueueCounters()  # of deleted queues, added up
-        self.published = 0  # to exchanges that are deleted
-        self.confirmed = 0
-        self.returned = 0  # unroutable and mandatory
-        self.dropped = 0  # unroutable and not mandatory
-        self.stored = 0  # written to the log
-        self.queues_declared = 0
-        self.queues_created = 0
-        self.queues_deleted = 0
+    gone: QueueCounters = field(default_factory=QueueCounters)  # of deleted queues, added up
+    published: int = 0  # to exchanges that are deleted
+    confirmed: int = 0
+    returned: int = 0  # unroutable and mandatory
+    dropped: int = 0  # unroutable and not mandatory
+    stored: int = 0  # written to the log
+    queues_declared: int = 0
+    queues_created: int = 0
+    queues_deleted: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Churn:
     """How many came and went, of what a broker has."""
 
-    __slots__ = ("channels_opened", "connections_closed", "connections_opened")
-
-    def __init__(self) -> None:
-        self.connections_opened = 0
-        self.connections_closed = 0
-        self.channels_opened = 0
+    connections_opened: int = 0
+    connections_closed: int = 0
+    channels_opened: int = 0

@@ -7,6 +7,7 @@ in which no consumer rejected it is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from headrace.core.clock import Clock
 from headrace.core.exchange import Exchange
@@ -19,24 +20,18 @@ from headrace.wire.amqp.properties import HeaderTable
 from headrace.wire.amqp.values import LongInt, Timestamp
 
 
+@dataclass(frozen=True, slots=True)
 class DeadLetterPublisher:
     """Publishes the dead letters of one vhost."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        exchanges: Mapping[str, Exchange],
-        routes: Routes,
-        publish: Callable[[PublishedRun], object],
-    ) -> None:
-        self._clock = clock
-        self._exchanges = exchanges
-        self._routes = routes
-        self._publish = publish
+    clock: Clock
+    exchanges: Mapping[str, Exchange]
+    routes: Routes
+    put: Callable[[PublishedRun], object]  # to the destinations of the run's route
 
     def publish(self, queue: Queue, run: Run, reason: str) -> None:
         """Publish the messages to the queue's dead-letter exchange; if it is gone, drop them."""
-        exchange = self._exchanges.get(queue.settings.dead_letter_exchange or "")
+        exchange = self.exchanges.get(queue.settings.dead_letter_exchange or "")
         if exchange is not None:
             for content in run.contents[run.start :]:
                 self._publish_one(queue, exchange.name, run, content, reason)
@@ -53,7 +48,7 @@ class DeadLetterPublisher:
             reason=reason,
             exchange=run.route.exchange,
             routing_keys=[run.route.key, *carbon],
-            time=int(self._clock.wall_seconds()),
+            time=int(self.clock.wall_seconds()),
             original_expiration=properties.expiration,
         )
         headers.set("x-death", [_typed(entry) for entry in history])
@@ -81,11 +76,11 @@ class DeadLetterPublisher:
         history: list[dict[str, object]],
     ) -> None:
         headers = properties_of(content).headers
-        found = self._routes.find(exchange, keys, headers.as_dict() if headers else {})
+        found = self.routes.find(exchange, keys, headers.as_dict() if headers else {})
         targets = [one for one in found.destinations if not is_cycle(history, one.name)]
         if targets:
             route = Route(exchange, keys[0], targets)
-            self._publish(
+            self.put(
                 PublishedRun(
                     route,
                     [content],

@@ -7,6 +7,7 @@ keeps the others until they are due; then they are routed as if just published.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
 
@@ -140,27 +141,21 @@ class DelayedMessageQueue:
                 storage.log.settle(self.number, range(offset, offset + 1))
 
 
+@dataclass(frozen=True, slots=True)
 class DelayedExchanges:
     """The delayed messages of a vhost, by exchange."""
 
-    def __init__(
-        self,
-        services: VhostServices,
-        exchanges: Mapping[str, Exchange],
-        routes: Routes,
-        publish: Callable[[PublishedRun], object],
-    ) -> None:
-        self._services = services
-        self._exchanges = exchanges
-        self._routes = routes
-        self._publish = publish
-        self._by_exchange: dict[Exchange, DelayedMessageQueue] = {}
+    services: VhostServices
+    exchanges: Mapping[str, Exchange]
+    routes: Routes
+    publish: Callable[[PublishedRun], object]
+    _by_exchange: dict[Exchange, DelayedMessageQueue] = field(default_factory=dict)
 
     def of(self, exchange: Exchange) -> DelayedMessageQueue:
         return self._by_exchange.get(exchange) or self._add(exchange)
 
     def _add(self, exchange: Exchange, number: int | None = None) -> DelayedMessageQueue:
-        delayed = DelayedMessageQueue(self._services, exchange, self._publish_due, number)
+        delayed = DelayedMessageQueue(self.services, exchange, self._publish_due, number)
         self._by_exchange[exchange] = delayed
         return delayed
 
@@ -168,13 +163,13 @@ class DelayedExchanges:
         self, exchange: Exchange, batch: PublishedRun, content: bytes, properties: Properties
     ) -> int:
         """Route a message that need not wait; returns the position of the log to wait for."""
-        if self._exchanges.get(exchange.name) is not exchange:
+        if self.exchanges.get(exchange.name) is not exchange:
             return 0  # deleted meanwhile
         headers = properties.headers.as_dict() if properties.headers else {}
         key = batch.route.key
         carbon = headers.get("CC")
         copies = carbon if isinstance(carbon, list) else []
-        found = self._routes.walk(exchange, [key, *copies], headers, inside=True)
+        found = self.routes.walk(exchange, [key, *copies], headers, inside=True)
         due = PublishedRun(
             Route(batch.route.exchange, key, found.destinations),
             [content],
@@ -183,12 +178,12 @@ class DelayedExchanges:
             persistent=batch.persistent,
             ttl_ms=batch.ttl_ms,
         )
-        self._publish(due)
+        self.publish(due)
         return due.position
 
     def restore(self, row: QueueRow) -> None:
         """Messages found in the log wait again."""
-        exchange = self._exchanges.get(row.name.removeprefix(NAME_PREFIX))
+        exchange = self.exchanges.get(row.name.removeprefix(NAME_PREFIX))
         if exchange is not None and exchange.delayed:
             self._add(exchange, row.id).restore()
 
@@ -196,8 +191,8 @@ class DelayedExchanges:
         """The exchange is deleted, and its delayed messages with it."""
         delayed = self._by_exchange.pop(exchange, None)
         if delayed is not None and delayed.number is not None:
-            storage = self._services.storage
-            storage.delete(QueueRow(delayed.number, "", self._services.name, delayed.name))
+            storage = self.services.storage
+            storage.delete(QueueRow(delayed.number, "", self.services.name, delayed.name))
             if storage.log is not None:
                 storage.log.space.delete_queue(delayed.number)
 

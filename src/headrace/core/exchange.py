@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Union
+from dataclasses import KW_ONLY, dataclass, field
+from typing import NamedTuple, Union
 
 from headrace.core.loop_turn import Steps
+from headrace.core.queues.queue import Queue
 from headrace.model.message import Destination
 from headrace.model.routing import ROUTERS, Router
 
-if TYPE_CHECKING:
-    from headrace.core.queues.queue import Queue
-
-Target = Union["Exchange", "Queue", Destination]
+Target = Union["Exchange", Queue, Destination]
 
 DIRECT_TO_QUEUE = "x-direct-to-queue"
 DELAYED = "x-delayed-message"
@@ -28,6 +27,10 @@ def freeze(value: object) -> object:
     return (type(value).__name__ if isinstance(value, bool) else "", value)
 
 
+def destination_type(target: Target) -> str:
+    return "queue" if isinstance(target, Queue) else "exchange"
+
+
 class Binding(NamedTuple):
     """One arrow from an exchange to a queue or another exchange."""
 
@@ -37,54 +40,41 @@ class Binding(NamedTuple):
     arguments: Mapping[str, object]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """One exchange of one vhost."""
 
-    __slots__ = (
-        "_by_target",
-        "_gone",
-        "arguments",
-        "auto_delete",
-        "durable",
-        "internal",
-        "is_tailed",
-        "kind",
-        "name",
-        "policy",
-        "policy_alternate",
-        "published",
-        "routed",
-        "router",
-        "sink",
-    )
+    name: str
+    kind: str
+    _: KW_ONLY
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    policy: str | None = None
+    policy_alternate: str | None = None
+    sink: Destination | None = None  # of an x-topic exchange: its topic
+    is_tailed: bool = False  # what is bound gets messages only when they come from the topic
+    published: int = 0  # messages in
+    routed: int = 0  # messages out, one for each queue
+    router: Router[Target] = field(init=False)
+    _by_target: dict[Target, dict[tuple[str, object], Binding]] = field(default_factory=dict)
+    _gone: set[Target] = field(default_factory=set)  # being removed from the router
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        *,
-        durable: bool = True,
-        auto_delete: bool = False,
-        internal: bool = False,
-        arguments: Mapping[str, object] | None = None,
-        router: Router[Target] | None = None,
-    ) -> None:
-        self.name = name
-        self.kind = kind
-        self.durable = durable
-        self.auto_delete = auto_delete
-        self.internal = internal
-        self.arguments = arguments or {}
-        self.policy: str | None = None
-        self.policy_alternate: str | None = None
-        self.sink: Destination | None = None  # of an x-topic exchange: its topic
-        self.is_tailed = False  # what is bound gets messages only when they come from the topic
-        self.published = 0  # messages in
-        self.routed = 0  # messages out, one for each queue
-        self._by_target: dict[Target, dict[tuple[str, object], Binding]] = {}
-        self._gone: set[Target] = set()  # their bindings are being removed from the router
-        inner = str(self.arguments.get("x-delayed-type", "")) if self.delayed else kind
-        self.router: Router[Target] = router or ROUTERS[inner]()
+    def __post_init__(self) -> None:
+        inner = str(self.arguments.get("x-delayed-type", "")) if self.delayed else self.kind
+        self.router = ROUTERS[inner]()
+
+    def declaration(self) -> dict[str, object]:
+        """What it was declared with, under the names of RabbitMQ's API."""
+        return {
+            "name": self.name,
+            "type": self.kind,
+            "durable": self.durable,
+            "auto_delete": self.auto_delete,
+            "internal": self.internal,
+            "arguments": dict(self.arguments),
+        }
 
     @property
     def delayed(self) -> bool:

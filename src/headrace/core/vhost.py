@@ -95,7 +95,8 @@ class Vhost:
         self.topics = TopicRegistry(services, bridge, LogEngine(services, bridge, self.pins))
         self.events = MessageEvents(services, self.topics.log.append_to)
         self._exclusive: dict[object, set[Queue]] = {}
-        self.exchanges[""] = Exchange("", "direct", router=DefaultRouter(self.queues, self.replies))
+        self.exchanges[""] = default = Exchange("", "direct")
+        default.router = DefaultRouter(self.queues, self.replies)
         for exchange, kind, internal in _PREDECLARED:
             self.exchanges[exchange] = Exchange(exchange, kind, internal=internal)
 

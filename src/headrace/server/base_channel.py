@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -79,45 +80,29 @@ class ChannelStatus(NamedTuple):
     global_prefetch: int = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BaseChannel:
     """Consumers and unsettled deliveries, by tag. A protocol's channel adds how they are sent."""
 
-    __slots__ = (
-        "acked",
-        "closing",
-        "connection",
-        "consumers",
-        "default_prefetch",
-        "delivered",
-        "delivered_no_ack",
-        "delivery_tag",
-        "dropped",
-        "got_no_ack",
-        "got_nothing",
-        "output",
-        "prefetch",
-        "published",
-        "redelivered",
-        "returned",
-        "unacked",
-        "unacked_bytes",
-        "unacked_count",
-    )
-
-    def __init__(self, output: SessionOutput, connection: object) -> None:
-        self.output = output
-        self.connection = connection  # the owner of exclusive queues and consumers
-        self.closing = False
-        self.consumers: dict[str, Consumer] = {}
-        self.unacked: Unacked[Consumer] = Unacked()
-        self.unacked_count = 0  # unacknowledged deliveries to consumers (gets do not count)
-        self.unacked_bytes = 0
-        self.delivery_tag = 0
-        self.default_prefetch = 0  # for consumers to come
-        self.prefetch = 0  # shared by all consumers of the channel
-        self.published = self.returned = self.dropped = 0
-        self.got_no_ack = self.got_nothing = 0
-        self.delivered = self.delivered_no_ack = self.redelivered = self.acked = 0
+    output: SessionOutput
+    connection: object  # the owner of exclusive queues and consumers
+    closing: bool = False
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+    unacked: Unacked[Consumer] = field(default_factory=Unacked)
+    unacked_count: int = 0  # unacknowledged deliveries to consumers (gets do not count)
+    unacked_bytes: int = 0
+    delivery_tag: int = 0
+    default_prefetch: int = 0  # for consumers to come
+    prefetch: int = 0  # shared by all consumers of the channel
+    published: int = 0
+    returned: int = 0
+    dropped: int = 0
+    got_no_ack: int = 0
+    got_nothing: int = 0
+    delivered: int = 0
+    delivered_no_ack: int = 0
+    redelivered: int = 0
+    acked: int = 0
 
     # -- giving out -----------------------------------------------------------------------------
 
@@ -203,9 +188,6 @@ class BaseChannel:
             settle(parts)
             yield
 
-    def _take_these(self, tags: Iterable[tuple[int, int]]) -> list[SettledRange[Consumer]]:
-        return [part for start, stop in tags for part in self.unacked.take_between(start, stop)]
-
     def _acknowledge(self, parts: list[SettledRange[Consumer]]) -> None:
         self._credit()
         for part in parts:
@@ -235,7 +217,8 @@ class BaseChannel:
 
     def reject_these(self, tags: Iterable[tuple[int, int]], *, requeue: bool) -> None:
         """Requeue or drop the unacked messages in ranges of tags, stops exclusive."""
-        self._return(self._take_these(tags), requeue=requeue)
+        parts = [part for start, stop in tags for part in self.unacked.take_between(start, stop)]
+        self._return(parts, requeue=requeue)
 
     def _return(self, parts: list[SettledRange[Consumer]], *, requeue: bool) -> None:
         if not requeue:

@@ -28,6 +28,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from time import perf_counter, thread_time
 from typing import Any, ClassVar, TypeVar
@@ -36,7 +38,7 @@ from headrace.core.access.user import User
 from headrace.core.alarms import CHECK_EVERY_BYTES
 from headrace.core.broker import Broker
 from headrace.core.exchange import Exchange
-from headrace.core.loop_turn import SHARE
+from headrace.core.loop_turn import SHARE, LoopTurn
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, InternalError
 from headrace.model.permissions import READ
@@ -52,77 +54,52 @@ READ_SHARE = 1 << 16  # a peer that sends more at once waits for its share of th
 LITTLE = 1 << 12  # bytes of input that need not wait behind those of others who sent more
 CREATED_IN_ALARM = 100  # queues, bindings and exchanges of one peer while memory is short
 HEAVY_SECONDS = 1.0  # so long after a full share a peer stands behind those that use less
+_ANONYMOUS = User("")
+_NOTHING: Iterator[Any] = iter(())
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BaseSession:
     """One connection, as far as it does not depend on what is spoken."""
 
     protocol: ClassVar[str] = ""  # its name in the management API
 
-    __slots__ = (
-        "_created",
-        "_heavy_until",
-        "_idle_ticks",
-        "_inbox",
-        "_is_asking",
-        "_next",
-        "_seen",
-        "_sent_seen",
-        "_todo",
-        "_working",
-        "blocked",
-        "broker",
-        "closed",
-        "closing",
-        "connected_at",
-        "ending",
-        "heartbeat",
-        "login",
-        "mechanism",
-        "metadata_version",
-        "output",
-        "position",
-        "published",
-        "reads",
-        "received",
-        "sent",
-        "transport",
-        "turn",
-        "user",
-        "vhost",
-        "writable",
-        "writes",
-    )
+    broker: Broker
+    transport: ServerTransport
+    turn: LoopTurn = field(init=False)
+    output: SessionOutput = field(init=False)
+    user: User = _ANONYMOUS
+    login: asyncio.Task[None] | None = None  # a password is being checked
+    vhost: Vhost | None = None
+    writable: bool = True
+    metadata_version: int = 0  # of the metadata that our answers speak of
+    position: int = 0  # in the log, of what our answers speak of
+    closing: bool = False  # we said that the connection ends
+    ending: bool = False  # nothing follows what is in the output
+    closed: bool = False
+    blocked: bool = False
+    published: bool = False
+    mechanism: str = ""  # how the peer proved who it is
+    connected_at: float = 0.0  # seconds since 1970
+    heartbeat: float = 0.0
+    received: int = 0
+    reads: int = 0
+    sent: int = 0
+    writes: int = 0
+    _inbox: deque[bytes] = field(default_factory=deque)  # chunks that are not decoded yet
+    _todo: Iterator[Any] = _NOTHING  # what is left of the chunk before them
+    _next: Any = None  # taken from there, and not carried out yet
+    _working: int = 0  # long work that the peer asked for
+    _is_asking: bool = False  # for a share of the turn
+    _heavy_until: float = 0.0
+    _created: int = 0  # things during the last memory alarm
+    _seen: int = 0
+    _sent_seen: int = 0
+    _idle_ticks: int = 0
 
-    def __init__(self, broker: Broker, transport: ServerTransport) -> None:
-        self.broker = broker
-        self.transport = transport
-        self.turn = broker.turn
-        self.user = User("")
-        self.login: asyncio.Task[None] | None = None  # a password is being checked
-        self.vhost: Vhost | None = None
-        self.output = SessionOutput(broker.turn, self.flush)
-        self.writable = True
-        self.metadata_version = 0  # of the metadata that our answers speak of
-        self.position = 0  # in the log, of what our answers speak of
-        self.closing = False  # we said that the connection ends
-        self.ending = False  # nothing follows what is in the output
-        self.closed = False
-        self.blocked = False
-        self.published = False
-        self.mechanism = ""  # how the peer proved who it is
-        self.connected_at = 0.0  # seconds since 1970
-        self.received = self.reads = 0
-        self.sent = self.writes = 0
-        self._inbox: deque[bytes] = deque()  # chunks that are not decoded yet
-        self._todo: Iterator[Any] = iter(())  # what is left of the chunk before them
-        self._next: Any = None  # taken from there, and not carried out yet
-        self._working = 0  # long work that the peer asked for
-        self._is_asking = False  # for a share of the turn
-        self._heavy_until = 0.0
-        self._created = 0  # things during the last memory alarm
-        self._seen = self._sent_seen = self._idle_ticks = 0
-        self.heartbeat = 0.0
+    def __post_init__(self) -> None:
+        self.turn = self.broker.turn
+        self.output = SessionOutput(self.turn, self.flush)
 
     @property
     def open_vhost(self) -> Vhost:
@@ -354,10 +331,7 @@ class BaseSession:
 
     def _wait_for_storage(self) -> None:
         self.transport.pause_reading("journal")
-        self.broker.storage.when_caught_up(self._caught_up)
-
-    def _caught_up(self) -> None:
-        self.transport.resume_reading("journal")
+        self.broker.storage.when_caught_up(partial(self.transport.resume_reading, "journal"))
 
     # -- output ---------------------------------------------------------------------------------
 
