@@ -197,20 +197,6 @@ class Broker:
             else:
                 connection.rights_changed(user)
 
-    def totals(self) -> Mapping[str, int]:
-        """How many of each thing there are."""
-        vhosts = self.vhosts.values()
-        queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
-        return {
-            "vhosts": len(self.vhosts),
-            "connections": len(self.connections),
-            "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
-            "queues": len(queues),
-            "consumers": sum(len(queue.consumers) for queue in queues),
-            "messages_ready": sum(queue.backlog.count for queue in queues),
-            "messages_unacknowledged": sum(queue.unacked for queue in queues),
-        }
-
     def close(self) -> None:
         """Stop the clock and make everything safe. Connections must be gone."""
         self.users.close()

@@ -19,10 +19,7 @@ from headrace.core.loop_turn import SHARE
 
 logger = logging.getLogger(__name__)
 
-
 _SWEEP = 1024  # timers that may wait before cancelled ones are looked for
-
-
 SLEW = 0.01  # how much faster or slower than the monotonic clock the wall clock may go
 JUMP_SECONDS = 60.0  # a larger difference from the system's clock is logged
 BELIEVED_SECONDS = 24 * 3600.0  # a longer end of the broker may be a wrong clock

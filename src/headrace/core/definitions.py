@@ -16,7 +16,7 @@ from typing import Any
 from headrace import __version__
 from headrace.core.access.users import Users
 from headrace.core.broker import DEFAULT_VHOST, Broker
-from headrace.core.exchange import Exchange
+from headrace.core.exchange import Exchange, destination_type
 from headrace.core.loop_turn import Steps
 from headrace.core.parameters import REPORT, Parameter
 from headrace.core.policies import OPERATOR_POLICY
@@ -58,7 +58,8 @@ def import_definitions(broker: Broker, data: Entry) -> Steps:
     `hash_passwords` before.
     """
     yield from _each(data, "vhosts", partial(_import_vhost, broker))
-    yield from _each(data, "global_parameters", partial(_import_global_parameter, broker))
+    parameter = _with(broker.parameters.set_global, "name", "value")
+    yield from _each(data, "global_parameters", parameter)
     yield from import_access(broker.users, data)
     yield from _each(data, "parameters", partial(_import_parameter, broker))
     yield from _each(data, "policies", partial(_import_policy, broker))
@@ -75,7 +76,7 @@ def _entries(data: Entry, kind: str) -> Iterable[Entry]:
     return found
 
 
-def _each(data: Entry, kind: str, declare: Callable[[Entry], None]) -> Steps:
+def _each(data: Entry, kind: str, declare: Callable[[Entry], object]) -> Steps:
     """Declare the things of one kind; PreconditionFailed names the one that cannot be."""
     for item in _entries(data, kind):
         try:
@@ -109,10 +110,6 @@ def _import_vhost(broker: Broker, item: Entry) -> None:
         broker.parameters.describe_vhost(item["name"], dict(item["metadata"]))
 
 
-def _import_global_parameter(broker: Broker, item: Entry) -> None:
-    broker.parameters.set_global(item["name"], item["value"])
-
-
 def _import_parameter(broker: Broker, item: Entry) -> None:
     vhost, component = _home(broker, item), item["component"]
     if component == OPERATOR_POLICY:
@@ -136,20 +133,19 @@ def _import_exchange(broker: Broker, item: Entry) -> None:
     _home(broker, item).declare_exchange(
         item["name"],
         item["type"],
-        durable=item.get("durable", True),
-        auto_delete=item.get("auto_delete", False),
         internal=item.get("internal", False),
-        arguments=item.get("arguments", {}),
+        **_shared(item),
     )
 
 
 def _import_queue(broker: Broker, item: Entry) -> None:
-    _home(broker, item).declare_queue(
-        item["name"],
-        durable=item.get("durable", True),
-        auto_delete=item.get("auto_delete", False),
-        arguments=item.get("arguments", {}),
-    )
+    _home(broker, item).declare_queue(item["name"], **_shared(item))
+
+
+def _shared(item: Entry) -> dict[str, Any]:
+    """What exchanges and queues are both declared with."""
+    defaults: Entry = {"durable": True, "auto_delete": False, "arguments": {}}
+    return {name: item.get(name, default) for name, default in defaults.items()}
 
 
 def _import_binding(broker: Broker, item: Entry) -> None:
@@ -178,8 +174,10 @@ async def hash_passwords(users: Users, data: Entry) -> Entry:
 def import_access(users: Users, data: Entry) -> Steps:
     """Users, permissions and limits; vhosts must be there. What is there already is replaced."""
     yield from _each(data, "users", partial(_import_user, users))
-    yield from _each(data, "permissions", partial(_import_permission, users))
-    yield from _each(data, "topic_permissions", partial(_import_topic_permission, users))
+    permission = _with(users.set_permissions, "user", "vhost", "configure", "write", "read")
+    topic = _with(users.set_topic_permissions, "user", "vhost", "exchange", "write", "read")
+    yield from _each(data, "permissions", permission)
+    yield from _each(data, "topic_permissions", topic)
     yield from _each(data, "parameters", partial(_import_vhost_limits, users))
 
 
@@ -189,16 +187,9 @@ def _import_user(users: Users, item: Entry) -> None:
         users.set_user_limit(item["name"], name, value)
 
 
-def _import_permission(users: Users, item: Entry) -> None:
-    users.set_permissions(
-        item["user"], item["vhost"], item["configure"], item["write"], item["read"]
-    )
-
-
-def _import_topic_permission(users: Users, item: Entry) -> None:
-    users.set_topic_permissions(
-        item["user"], item["vhost"], item["exchange"], item["write"], item["read"]
-    )
+def _with(call: Callable[..., object], *names: str) -> Callable[[Entry], object]:
+    """The call with these fields of an entry."""
+    return lambda item: call(*[item[name] for name in names])
 
 
 def _import_vhost_limits(users: Users, item: Entry) -> None:
@@ -232,11 +223,7 @@ def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
     access = export_access(broker.users)
     vhosts = [vhost for _, vhost in sorted(broker.vhosts.items())]
     parts = [_contents(vhost) for vhost in vhosts]
-    parameters = [
-        {"value": one.value, "vhost": one.vhost, "component": one.component, "name": one.name}
-        for vhost in vhosts
-        for one in _parameters(broker, vhost)
-    ]
+    parameters = [asdict(one) for vhost in vhosts for one in _parameters(broker, vhost)]
     return {
         "rabbit_version": version,
         "rabbitmq_version": version,
@@ -264,10 +251,7 @@ def export_vhost(broker: Broker, vhost: Vhost, version: str) -> dict[str, Any]:
         parts[kind] = map(_without_vhost, parts[kind])
     return {
         "rabbit_version": version,
-        "parameters": [
-            {"component": one.component, "name": one.name, "value": one.value}
-            for one in _parameters(broker, vhost)
-        ],
+        "parameters": [*map(_without_vhost, map(asdict, _parameters(broker, vhost)))],
         **parts,
     }
 
@@ -293,7 +277,7 @@ def _contents(vhost: Vhost) -> dict[str, Iterator[dict[str, Any]]]:
             _exported_queue(queue) for _, queue in sorted(vhost.queues.items()) if _is_kept(queue)
         ),
         "exchanges": (
-            _exported_exchange(vhost, exchange)
+            {"vhost": vhost.name, **exchange.declaration()}
             for name, exchange in sorted(vhost.exchanges.items())
             if name and not name.startswith("amq.")
         ),
@@ -302,7 +286,7 @@ def _contents(vhost: Vhost) -> dict[str, Iterator[dict[str, Any]]]:
                 "source": exchange.name,
                 "vhost": vhost.name,
                 "destination": binding.target.name,
-                "destination_type": "queue" if isinstance(binding.target, Queue) else "exchange",
+                "destination_type": destination_type(binding.target),
                 "routing_key": binding.key,
                 "arguments": dict(binding.arguments),
             }
@@ -331,18 +315,6 @@ def _exported_queue(queue: Queue) -> dict[str, Any]:
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "arguments": dict(queue.arguments),
-    }
-
-
-def _exported_exchange(vhost: Vhost, exchange: Exchange) -> dict[str, Any]:
-    return {
-        "name": exchange.name,
-        "vhost": vhost.name,
-        "type": exchange.kind,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": dict(exchange.arguments),
     }
 
 

@@ -38,13 +38,10 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        moment = datetime.fromtimestamp(record.created).astimezone()
-        return moment.isoformat(timespec="milliseconds")
-
     def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created).astimezone()
         entry = {
-            "time": self.formatTime(record),
+            "time": moment.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

@@ -307,7 +307,7 @@ def label(route: ApiRoute) -> str:
 @pytest.fixture(scope="module")
 def clients(site: Site) -> Iterator[tuple[httpx.Client, httpx.Client]]:
     def promote(broker: Broker) -> None:
-        broker.users.set_tags(USER, ("administrator",))
+        broker.users.store_user(USER, None, ("administrator",))
 
     site.do(promote)
     url = str(site.running.http_url)

@@ -1,4 +1,4 @@
-"""The broker: vhosts, totals, and the end of a vhost."""
+"""The broker: vhosts, users, and the end of a vhost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
 from headrace.core.vhost import Vhost
 from headrace.errors import NotAllowed, PreconditionFailed
-from support.fake_loop import HandLoop, Inbox
+from support.fake_loop import HandLoop
 
 
 class Guest:
@@ -86,20 +86,6 @@ def test_the_same_name_in_two_vhosts_is_two_queues(broker: Broker) -> None:
     second = broker.add_vhost("shop").declare_queue("q")
 
     assert first is not second
-
-
-def test_totals_count_everything(broker: Broker) -> None:
-    before = broker.totals()
-    queue = broker.add_vhost("shop").declare_queue("q")
-    Inbox().consume(queue)
-
-    after = broker.totals()
-
-    assert {key: after[key] - before[key] for key in ("vhosts", "queues", "consumers")} == {
-        "vhosts": 1,
-        "queues": 1,
-        "consumers": 1,
-    }
 
 
 # -- users ----------------------------------------------------------------------------------------

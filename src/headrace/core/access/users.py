@@ -156,10 +156,6 @@ class Users:
         self._changed(name)
         return before is None
 
-    def set_tags(self, name: str, tags: Iterable[str]) -> None:
-        self.get_user(name)
-        self.store_user(name, None, tags)
-
     def delete_user(self, name: str) -> None:
         """Remove the user with its permissions and limits; its connections are closed."""
         account = self.get_user(name)
