@@ -37,7 +37,7 @@ from headrace.server.listener import (
     listening_socket,
 )
 from headrace.server.native import handlers as native_handlers
-from headrace.server.native import session as native
+from headrace.server.native.session import Session as NativeSession
 from headrace.server.remoting.listener import RemotingListener
 from headrace.server.storage_setup import BrokerStorage
 from headrace.server.tls import Certificates, TlsFiles
@@ -154,20 +154,9 @@ class Server:
         return AmqpSession(self.broker, limits, transport, amqp_handlers.dispatch)
 
     def _native_session(self, transport: ServerTransport) -> SessionProtocol:
-        assert self.broker is not None
-        config = self.config
-        limits = native.SessionLimits(
-            # A message must fit into a frame together with its properties.
-            frame_max=max(config.native_frame_max, config.max_message_size + native.FRAME_SPARE),
-            channel_max=config.channel_max,
-            heartbeat=config.heartbeat,
-            max_message=config.max_message_size,
-            content_frame_max=config.frame_max,
-            user_from=config.tls_user_from,
-        )
-        assert self._fetches is not None
-        return native.Session(
-            self.broker, limits, transport, self._fetches, native_handlers.dispatch
+        assert self.broker is not None and self._fetches is not None
+        return NativeSession(
+            self.broker, self.config, transport, self._fetches, native_handlers.dispatch
         )
 
     def _open_http(self) -> None:

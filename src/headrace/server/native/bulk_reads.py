@@ -17,6 +17,7 @@ from headrace.server.bulk_plan import columns_of, lent, log_of, plan_of, source_
 from headrace.server.native import engine_bulk
 from headrace.server.native.channel import Channel
 from headrace.server.native.session import Handler, Session
+from headrace.server.native.topics import answer_with
 from headrace.store.api.message_log import SegmentFile
 from headrace.wire.native.payloads import Op, Request
 
@@ -42,14 +43,6 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
         except BrokerError as error:
             then(EngineReply(error=error))
 
-    def done(answer: EngineReply[list[dict[str, object]]]) -> None:
-        if session.closed or channel.closing:
-            return
-        if answer.error is not None:
-            session.refuse(request, answer.error)
-        else:
-            session.respond(request, rows=answer.value, **more)
-
     each = {"rid": 0, "time": time, "patience_ms": request.whole("patience_ms", 0)}
     asked = [Request(request.kind, {**one, **each}) for one in wanted]
     found = [(one, engine_bulk.engine_of(session, one)) for one in asked]
@@ -58,7 +51,8 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
         partial(engine_bulk.bounds, engine, one) for one, engine in found if engine is not None
     ]
     # What weaker levels have confirmed is readable with the next sync, not before.
-    session.broker.storage.when_synced(lambda: collect([stored, *calls], done))
+    then = answer_with(session, channel, request, lambda rows: {"rows": rows, **more})
+    session.broker.storage.when_synced(lambda: collect([stored, *calls], then))
 
 
 def _row(session: Session, request: Request, time: int) -> dict[str, object]:
@@ -68,26 +62,10 @@ def _row(session: Session, request: Request, time: int) -> dict[str, object]:
     for partition, number in sorted(held.numbers.items()):
         bounds = log.reads.readable_range(number, synced)
         at_time = min(log.reads.first_at(number, time), bounds.end) if time else None
-        parts.append(
-            [
-                lanes[partition],
-                partition,
-                bounds.first,
-                bounds.complete,
-                bounds.end,
-                bounds.first_time,
-                bounds.last_time,
-                at_time,
-            ]
-        )
+        parts.append(engine_bulk.part_fields(lanes[partition], partition, bounds, at_time))
     epochs = {str(one): [*map(list, log.reads.epochs(held.numbers[one]))] for one in held.numbers}
-    return {
-        "kind": held.kind,
-        "name": held.name,
-        "uuid": held.uuid,
-        "parts": parts,
-        "epochs": epochs,
-    }
+    known = {"kind": held.kind, "name": held.name, "uuid": held.uuid}
+    return {**known, "parts": parts, "epochs": epochs}
 
 
 # -- fetch --------------------------------------------------------------------------------------

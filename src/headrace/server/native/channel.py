@@ -6,23 +6,23 @@ deliver() is on the path of every message: a run becomes one push frame.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.core.access.user import User
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
 from headrace.core.topics.async_engine import CancelRead
-from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, BrokerError, NotFound
 from headrace.model.message import PublishedRun, Run
 from headrace.model.permissions import READ, refusal_text
 from headrace.model.unacked import SettledRange
-from headrace.server.base_channel import BaseChannel, SessionOutput
+from headrace.server.base_channel import BaseChannel
 from headrace.wire.native import deliveries
-from headrace.wire.native.deliveries import PackedProperties
 from headrace.wire.native.error_codes import code_of
 from headrace.wire.native.payloads import Op, message
+
+if TYPE_CHECKING:
+    from headrace.server.native.session import Session
 
 MAX_HELD = 100_000  # unacknowledged messages of a channel: each has a name to remember
 
@@ -35,23 +35,12 @@ class ChannelRead(NamedTuple):
     refuse: Callable[[BrokerError], None]
 
 
-class ChannelOwner(Protocol):
-    """The connection, as its channels see it."""
-
-    output: SessionOutput
-    user: User
-    packed_properties: PackedProperties
-
-    @property
-    def open_vhost(self) -> Vhost: ...
-
-
 class Channel(BaseChannel):
     """State of one open channel. Also the core's Subscriber for its consumers."""
 
     __slots__ = ("_ids", "_tags", "number", "owner", "reply_address", "waiting")
 
-    def __init__(self, owner: ChannelOwner, number: int | str) -> None:
+    def __init__(self, owner: Session, number: int | str) -> None:
         super().__init__(owner.output, owner)
         self.owner = owner
         self.number = number
@@ -67,25 +56,24 @@ class Channel(BaseChannel):
         if not run.contents:
             return  # everything in it was damaged
         first = self.delivery_tag + 1
+        self._push(consumer.tag, self._entries(consumer, run))
+        self.note_delivered(consumer, first, run, len(run.contents))
+
+    def _push(self, consumer_tag: str, entries: Iterator[bytes]) -> None:
         size = 0
-        entries = self._entries(consumer, run)
         for batch in deliveries.in_batches(entries):
-            data = deliveries.push_frame(self.number, consumer.tag, batch)
+            data = deliveries.push_frame(self.number, consumer_tag, batch)
             size += len(data)
             self.output.parts.append(data)
         self.add_delivered_bytes(size)
-        self.note_delivered(consumer, first, run, len(run.contents))
 
     def _entries(self, consumer: Consumer, run: Run) -> Iterator[bytes]:
         queue, route = consumer.queue, run.route
         shared = deliveries.common(
             route.exchange, route.key, queue.name, redelivered=run.deliveries > 0
         )
-        split, entry, known = (
-            self.owner.packed_properties.split,
-            deliveries.entry,
-            not consumer.no_ack,
-        )
+        split, entry = self.owner.packed_properties.split, deliveries.entry
+        known = not consumer.no_ack
         for offset, content in zip(run.offsets, self.stamped(queue, run), strict=True):
             packed, name, body = split(content)
             self.delivery_tag += 1
@@ -110,15 +98,8 @@ class Channel(BaseChannel):
 
     def deliver_reply(self, batch: PublishedRun) -> None:
         """An answer to this channel's direct reply-to address; no queue has it any more."""
-        address = self.reply_address
-        if address is None or self.closing:
-            return
-        size = 0
-        for entries in deliveries.in_batches(self._reply_entries(batch)):
-            data = deliveries.push_frame(self.number, address.consumer_tag, entries)
-            size += len(data)
-            self.output.parts.append(data)
-        self.add_delivered_bytes(size)
+        if self.reply_address is not None and not self.closing:
+            self._push(self.reply_address.consumer_tag, self._reply_entries(batch))
 
     def _reply_entries(self, batch: PublishedRun) -> Iterator[bytes]:
         route = batch.route

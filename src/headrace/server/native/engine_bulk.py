@@ -12,6 +12,7 @@ from headrace.core.topics.async_engine import AsyncTopicEngine, EngineReply, The
 from headrace.core.topics.exchange_bridge import topic_exchange_name
 from headrace.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed, SourceChanged
 from headrace.model.permissions import READ
+from headrace.model.readable_range import ReadableRange
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native.session import Session
 from headrace.store.topics.engine import BulkEngine, TopicEngine
@@ -40,6 +41,12 @@ def _bulk(engine: TopicEngine) -> BulkEngine:
     return engine
 
 
+def part_fields(lane: str, partition: int, its: ReadableRange, at_time: int | None) -> list[object]:
+    """What can be read of one partition, in the order of the protocol."""
+    times = (its.first_time, its.last_time, at_time)
+    return [lane, partition, its.first, its.complete, its.end, *times]
+
+
 def bounds(engine: AsyncTopicEngine, request: Request, then: Then[list[dict[str, object]]]) -> None:
     """The row of a topic, as of one in the log."""
     name, time = request.name("topic"), request.whole("time", 0) or None
@@ -48,12 +55,9 @@ def bounds(engine: AsyncTopicEngine, request: Request, then: Then[list[dict[str,
     def call(one: TopicEngine) -> list[dict[str, object]]:
         found = _bulk(one).bulk.ranges(name, time, patience)
         parts = [
-            [
-                priority.label, int(priority), its.first, its.complete, its.end,
-                its.first_time, its.last_time, found.at_time.get(priority),
-            ]
+            part_fields(priority.label, int(priority), its, found.at_time.get(priority))
             for priority, its in found.ranges.items()
-        ]  # fmt: skip
+        ]
         row = {"kind": "topic", "name": name, "uuid": found.uuid, "parts": parts, "epochs": {}}
         return [{**row, "gap": found.gap}]
 

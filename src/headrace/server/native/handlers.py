@@ -40,8 +40,8 @@ def dispatch(session: Session, request: Request) -> None:
 def _open(session: Session, request: Request, number: int | str) -> None:
     if number in session.channels:
         raise NotAllowed(f"channel {number} is open already")
-    if len(session.channels) >= session.limits.channel_max:
-        raise NotAllowed(f"{session.limits.channel_max} channels are open, which is the limit")
+    if len(session.channels) >= session.config.channel_max:
+        raise NotAllowed(f"{session.config.channel_max} channels are open, which is the limit")
     session.broker.check_channels(session.user)
     session.channels[number] = Channel(session, number)
     session.broker.churn.channels_opened += 1

@@ -26,7 +26,7 @@ def hello(session: Session, request: Request) -> None:
     vhost_name, client = request.text("vhost", "/"), request.text("client", "")
     if request.fields.get("user") is None and session.transport.certificate:
         session.mechanism = "EXTERNAL"
-        name = certificate_name(session.transport.certificate, session.limits.user_from) or ""
+        name = certificate_name(session.transport.certificate, session.config.tls_user_from) or ""
         user = session.broker.users.authenticate_certificate(name, session.transport.peer_host)
         _enter(session, request, user, vhost_name, client)
         return
@@ -49,19 +49,19 @@ def _enter(session: Session, request: Request, user: User, vhost_name: str, clie
     session.transport.authenticated()
     session.user, session.vhost = session.broker.admit(user, vhost_name)
     session.client_properties = _properties(client)
-    limits = session.limits
-    session.reader.frame_max = limits.frame_max
+    config = session.config
+    session.reader.frame_max = session.frame_max
     session.opened()
-    session.start_heartbeat(limits.heartbeat)
+    session.start_heartbeat(config.heartbeat)
     session.respond(
         request,
         version=VERSION,
         server=f"Headrace {__version__}",
         limits={
-            "frame_max": limits.frame_max,
-            "max_message": limits.max_message,
-            "heartbeat": limits.heartbeat,
-            "channel_max": limits.channel_max,
+            "frame_max": session.frame_max,
+            "max_message": config.max_message_size,
+            "heartbeat": config.heartbeat,
+            "channel_max": config.channel_max,
             "batch_max": MAX_ARRAY,
         },
     )

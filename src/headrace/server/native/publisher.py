@@ -15,7 +15,7 @@ from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
 from headrace.model.message import PublishedRun, Route
 from headrace.server.native.checks import check_routing_key
-from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, PublishInspection
+from headrace.server.publish_inspection import MAX_CACHED, PublishInspection
 from headrace.wire.amqp.content import make_frames
 from headrace.wire.native.payloads import Request, check_length
 from headrace.wire.native.properties import EncodedProperties, PropertyEncoder
@@ -113,7 +113,7 @@ class Publisher:
 
     def _groups(self, messages: list[Mapping[str, Any]]) -> list[RouteGroup]:
         groups: list[RouteGroup] = []
-        resolved, persistent, frame_max = None, False, self._session.limits.content_frame_max
+        resolved, persistent, frame_max = None, False, self._session.config.frame_max
         for fields in messages:
             target, encoded, body = self._read(fields)
             if target is not resolved or encoded.persistent is not persistent:
@@ -133,17 +133,17 @@ class Publisher:
             raise CommandInvalid("'exchange' and 'key' must be strings")
         if type(body) is not bytes:
             raise CommandInvalid("'body' must be binary")
-        limits = self._session.limits
-        if len(body) > limits.max_message:
+        config = self._session.config
+        if len(body) > config.max_message_size:
             raise PreconditionFailed(
                 f"message size {len(body)} is larger than configured max size "
-                f"{limits.max_message} (setting max_message_size)"
+                f"{config.max_message_size} (setting max_message_size)"
             )
         properties = fields.get("properties")
         if properties is not None and type(properties) is not dict:
             raise CommandInvalid("'properties' must be a map")
         encoded = self._encoder.encode(properties)
-        if len(encoded.values) > limits.content_frame_max - HEADER_SPARE:
+        if len(encoded.values) > config.frame_max - HEADER_SPARE:
             # They travel in one AMQP frame, which every consumer must be able to take.
             raise PreconditionFailed("the properties do not fit into one AMQP frame")
         return self._routes.get((exchange, key)) or self._resolve(exchange, key), encoded, body
@@ -168,30 +168,19 @@ class Publisher:
     def _batches(self, groups: list[RouteGroup], reply_name: str | None) -> Iterator[PublishedRun]:
         for group in groups:
             resolved, persistent = group.resolved, group.persistent
-            flags, contents, route = group.flags, group.contents, resolved.route
-            size = sum(map(len, contents))
-            if not flags & SPECIAL and not route.by_headers:
-                plain = PublishedRun(
-                    route, contents, size, channel_number=CHANNEL_NUMBER, persistent=persistent
-                )
-                yield self._checked(plain, resolved)
-                continue
             for batch in self._inspection.batches(
-                route,
-                flags,
-                contents,
-                size,
+                resolved.route,
+                group.flags,
+                group.contents,
+                sum(map(len, group.contents)),
                 number=CHANNEL_NUMBER,
                 persistent=persistent,
                 reply_name=reply_name,
             ):
-                yield self._checked(batch, resolved)
-
-    def _checked(self, batch: PublishedRun, resolved: ResolvedRoute) -> PublishedRun:
-        if resolved.by_name and not batch.route.destinations:
-            vhost = self._session.open_vhost
-            raise NotFound(f"no queue '{batch.route.key}' in vhost '{vhost.name}'")
-        return batch
+                if resolved.by_name and not batch.route.destinations:
+                    vhost = self._session.open_vhost
+                    raise NotFound(f"no queue '{batch.route.key}' in vhost '{vhost.name}'")
+                yield batch
 
 
 def _messages(request: Request) -> list[Mapping[str, Any]]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from headrace.bulk.fetch_pool import FetchPool, FrameRelay
 from headrace.bulk.read_plan import FetchRequest
+from headrace.config import Config
 from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginLocked, StoreError
@@ -36,18 +36,6 @@ Handler = Callable[["Session", Channel, Request], None]
 Dispatch = Callable[["Session", Request], None]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """What a connection may ask for."""
-
-    frame_max: int
-    channel_max: int
-    heartbeat: int
-    max_message: int
-    content_frame_max: int  # of the AMQP frames in which contents are kept
-    user_from: str = "common_name"  # which part of a certificate names the user
-
-
 class Session(BaseSession):
     """State of one connection, from the hello to the end."""
 
@@ -59,7 +47,8 @@ class Session(BaseSession):
         "_waiting",
         "channels",
         "client_properties",
-        "limits",
+        "config",
+        "frame_max",
         "packed_properties",
         "pool",
         "publisher",
@@ -69,7 +58,7 @@ class Session(BaseSession):
     def __init__(
         self,
         broker: Broker,
-        limits: SessionLimits,
+        config: Config,
         transport: ServerTransport,
         pool: FetchPool,
         dispatch: Dispatch,
@@ -79,9 +68,11 @@ class Session(BaseSession):
         self.pool = pool
         self._relays: dict[FrameRelay, Callable[[], None] | None] = {}
         self._is_lent = False  # only a fetch process writes to the socket
-        self.limits = limits
+        self.config = config
+        # A message must fit into a frame together with its properties.
+        self.frame_max = max(config.native_frame_max, config.max_message_size + FRAME_SPARE)
         self.client_properties: Mapping[str, str] = {}
-        self.reader = Reader(min(HELLO_MAX, limits.frame_max), Op.HELLO, request_size)
+        self.reader = Reader(min(HELLO_MAX, self.frame_max), Op.HELLO, request_size)
         self.channels: dict[int | str, Channel] = {}
         self.publisher = Publisher(self)
         self.packed_properties = PackedProperties()

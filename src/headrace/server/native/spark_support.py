@@ -161,7 +161,7 @@ def _prepare(session: Session, publication: Publication, data: bytes) -> None:
     session.check(WRITE, "topic", f"topic.{name}")
     topic = session.open_vhost.topics.log.get(name)
     entries = topic_fields.entries_of(
-        Request(Op.APPEND, {**fields, "rid": 0}), session.limits.max_message
+        Request(Op.APPEND, {**fields, "rid": 0}), session.config.max_message_size
     )
     publication.add_step(topic.prepare(entries))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from headrace.core.topics.registry import MAX_QUEUES
@@ -52,8 +53,13 @@ def spec_of(request: Request) -> TopicSpec:
     return TopicSpec(request.text("name"), queues, retention, request.table("options"))
 
 
+def group_of(request: Request) -> ConsumerSpec:
+    """Whom a request asks about: a group, without a token, or a reader."""
+    return reader_of(request, group_only=True)
+
+
 def reader_of(request: Request, *, group_only: bool = False) -> ConsumerSpec:
-    """Who reads. A group may be asked about without a token."""
+    """Who reads."""
     group = request.text("group", "")
     token = request.text("token", "")
     if group:
@@ -71,6 +77,14 @@ def reader_of(request: Request, *, group_only: bool = False) -> ConsumerSpec:
         _between(request, "min_share", 0, 50, 0),
         _between(request, "max_attempts", 1, 1 << 16, MAX_ATTEMPTS),
     )
+
+
+def group_name_of(request: Request) -> str:
+    return request.text("group")
+
+
+def reason_of(request: Request) -> str:
+    return request.text("reason", "")[:200]
 
 
 def batch_of(request: Request) -> int:
@@ -253,17 +267,7 @@ def topic_fields(info: TopicInfo, max_body: int) -> dict[str, object]:
         "retention_bytes": info.retention.size if info.retention else None,
         "created_at": info.created_at,
         "max_body": max_body,
-        "parts": [
-            [
-                one.priority.label,
-                one.partition_index,
-                one.first,
-                one.end,
-                one.first_time,
-                one.last_time,
-            ]
-            for one in info.parts
-        ],
+        "parts": [[one.priority.label, *astuple(one)[1:]] for one in info.parts],
     }
 
 
@@ -284,16 +288,8 @@ def message_fields(message: StoredMessage) -> tuple[object, ...]:
 
 
 def lag_fields(lag: PriorityLag) -> list[object]:
-    return [
-        lag.priority.label,
-        lag.position,
-        lag.end,
-        lag.messages,
-        lag.claimed,
-        lag.retrying,
-        lag.dead,
-        lag.oldest_time,
-    ]
+    """In the order of `PriorityLag`."""
+    return [lag.priority.label, *astuple(lag)[1:]]
 
 
 def group_fields(topic: str, info: GroupInfo) -> dict[str, object]:

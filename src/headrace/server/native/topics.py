@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from operator import methodcaller
+from typing import Any, TypeVar
 
 from headrace.core.topics.async_engine import (
     AsyncTopicEngine,
@@ -18,7 +19,6 @@ from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
 from headrace.server.native.channel import Channel, ChannelRead
 from headrace.server.native.session import Handler, Session
-from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.types import PriorityLag, ReadResult, StoredMessage, TopicInfo
 from headrace.wire.native.payloads import Op, Request
 
@@ -35,7 +35,7 @@ def _engine(session: Session, action: str, topic: str) -> AsyncTopicEngine:
 def limit_of(session: Session, engine: str) -> int:
     """The largest body that a topic of the engine takes."""
     found = session.open_vhost.topics.engines.get(engine)
-    most = session.limits.max_message
+    most = session.config.max_message_size
     return most if found is None else min(most, found.max_body)
 
 
@@ -65,16 +65,18 @@ def _nothing(value: None) -> dict[str, object]:
 
 
 def _topic_call(
-    prepare: Callable[[Request, str], Callable[[TopicEngine], T]],
-    fields: Callable[[T], dict[str, object]],
+    method: str,
+    *arguments: Callable[[Request], object],
+    fields: Callable[[Any], dict[str, object]] = _nothing,
 ) -> Handler:
-    """A handler that makes one call of the engine that has the topic. ``prepare`` checks the
-    fields of the request and returns the call."""
+    """A handler that calls a method of the engine that has the topic, with arguments that are
+    taken from the request and checked."""
 
     def handle(session: Session, channel: Channel, request: Request) -> None:
         name = request.text("topic")
         engine = _engine(session, "read", name)
-        engine.submit(prepare(request, name), answer_with(session, channel, request, fields))
+        call = methodcaller(method, name, *[argument(request) for argument in arguments])
+        engine.submit(call, answer_with(session, channel, request, fields))
 
     return handle
 
@@ -158,30 +160,13 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
         channel.waiting[mark] = ChannelRead(topic_exchange_name(name), cancel, refuse)
 
 
-def _commit(request: Request, topic: str) -> Callable[[TopicEngine], None]:
-    reader, claim = values.reader_of(request), values.claim_of(request)
-    return lambda engine: engine.commit(topic, reader, claim)
-
-
-def _nack(request: Request, topic: str) -> Callable[[TopicEngine], None]:
-    reader, claim = values.reader_of(request), values.claim_of(request)
-    ids, delay_ms = values.ids_of(request), values.delay_of(request)
-    reason = request.text("reason", "")[:200]
-    return lambda engine: engine.nack(topic, reader, claim, ids, delay_ms, reason)
-
-
-def _renew(request: Request, topic: str) -> Callable[[TopicEngine], None]:
-    reader, claim = values.reader_of(request), values.claim_of(request)
-    return lambda engine: engine.renew(topic, reader, claim)
-
-
 # -- readers ------------------------------------------------------------------------------------
 
 
 def _seek(session: Session, channel: Channel, request: Request) -> None:
     name = request.text("topic")
     engine = _engine(session, "read", name)
-    reader = values.reader_of(request, group_only=True)
+    reader = values.group_of(request)
     positions: dict[Priority, int] | None = values.positions_of(request)
     topic = session.open_vhost.topics.log.by_name.get(name)
     if topic is not None and positions is not None and "epoch" in request.fields:
@@ -193,21 +178,6 @@ def _seek(session: Session, channel: Channel, request: Request) -> None:
     )
 
 
-def _lag(request: Request, topic: str) -> Callable[[TopicEngine], list[PriorityLag]]:
-    reader = values.reader_of(request, group_only=True)
-    return lambda engine: engine.lag(topic, reader)
-
-
-def _forget_group(request: Request, topic: str) -> Callable[[TopicEngine], None]:
-    reader = values.reader_of(request, group_only=True)
-    return lambda engine: engine.forget_group(topic, reader)
-
-
-def _dead(request: Request, topic: str) -> Callable[[TopicEngine], list[tuple[StoredMessage, str]]]:
-    group, limit = request.text("group"), values.limit_of(request)
-    return lambda engine: engine.dead(topic, group, limit)
-
-
 def _lag_fields(lags: list[PriorityLag]) -> dict[str, object]:
     return {"lag": [values.lag_fields(one) for one in lags]}
 
@@ -216,17 +186,18 @@ def _dead_fields(found: list[tuple[StoredMessage, str]]) -> dict[str, object]:
     return {"rows": [[values.message_fields(one), reason] for one, reason in found]}
 
 
+_member = values.reader_of, values.claim_of
 HANDLERS: dict[int, Handler] = {
     Op.TOPIC_DECLARE: _declare,
     Op.TOPIC_DELETE: _delete,
     Op.TOPIC_DESCRIBE: _describe,
     Op.APPEND: _append,
     Op.READ: _read,
-    Op.COMMIT: _topic_call(_commit, _nothing),
-    Op.TOPIC_NACK: _topic_call(_nack, _nothing),
-    Op.RENEW: _topic_call(_renew, _nothing),
+    Op.COMMIT: _topic_call("commit", *_member),
+    Op.TOPIC_NACK: _topic_call("nack", *_member, values.ids_of, values.delay_of, values.reason_of),
+    Op.RENEW: _topic_call("renew", *_member),
     Op.SEEK: _seek,
-    Op.LAG: _topic_call(_lag, _lag_fields),
-    Op.FORGET_GROUP: _topic_call(_forget_group, _nothing),
-    Op.DEAD: _topic_call(_dead, _dead_fields),
+    Op.LAG: _topic_call("lag", values.group_of, fields=_lag_fields),
+    Op.FORGET_GROUP: _topic_call("forget_group", values.group_of),
+    Op.DEAD: _topic_call("dead", values.group_name_of, values.limit_of, fields=_dead_fields),
 }

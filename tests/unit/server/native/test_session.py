@@ -12,17 +12,16 @@ import msgpack
 import pytest
 
 from headrace.bulk.fetch_pool import FetchPool
+from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.model.passwords import LIGHT, PasswordHash
 from headrace.server import base_session as peer
 from headrace.server.listener import ServerTransport
 from headrace.server.native.handlers import dispatch
-from headrace.server.native.session import Session, SessionLimits
+from headrace.server.native.session import Session
 from headrace.wire.native.payloads import Op, message
 
-LIMITS = SessionLimits(
-    frame_max=1 << 20, channel_max=10, heartbeat=0, max_message=1 << 16, content_frame_max=131072
-)
+CONFIG = Config(data_dir=Path(), channel_max=10, heartbeat=0, max_message_size=1 << 16)
 
 
 class Wire:
@@ -86,7 +85,7 @@ def wire() -> Wire:
 
 @pytest.fixture
 def session(broker: Broker, wire: Wire) -> Session:
-    session = Session(broker, LIMITS, cast(ServerTransport, wire), cast(FetchPool, None), dispatch)
+    session = Session(broker, CONFIG, cast(ServerTransport, wire), cast(FetchPool, None), dispatch)
     session.receive(
         message(Op.HELLO, {"rid": 1, "version": 1, "user": "u", "password": "p"})
         + message(Op.CHANNEL_OPEN, {"rid": 2, "ch": 1})
