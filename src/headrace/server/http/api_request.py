@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.access.user import User
 from headrace.core.broker import Broker
+from headrace.core.exchange import Exchange
 from headrace.core.queues.queue import Queue
 from headrace.core.topics.async_engine import AsyncTopicEngine
 from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
 from headrace.core.vhost import Vhost
-from headrace.errors import NoSuchTopic
+from headrace.errors import AccessRefused, NoSuchTopic
 from headrace.server.http import replies
 from headrace.server.http.json_body import parse_object, read_object
 from headrace.server.http.router import has_tag
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from headrace.server.http.context import ManagementContext
 
 _REQUIRED = object()
+
+
+def exchange_named(name: str) -> str:
+    """The API calls the default exchange, which has no name, amq.default."""
+    return "" if name == "amq.default" else name
 
 
 @dataclass(slots=True)
@@ -48,10 +54,7 @@ class ApiRequest:
     @property
     def vhost(self) -> Vhost:
         """The vhost that the path names."""
-        vhost = self.broker.vhosts.get(self.params["vhost"])
-        if vhost is None:
-            raise replies.not_found()
-        return vhost
+        return replies.found(self.broker.vhosts.get(self.params["vhost"]))
 
     @property
     def name(self) -> str:
@@ -59,16 +62,12 @@ class ApiRequest:
 
     @property
     def exchange_name(self) -> str:
-        """The exchange that the path names; the default one is called amq.default there."""
-        name = self.params["name"]
-        return "" if name == "amq.default" else name
+        """The exchange that the path names."""
+        return exchange_named(self.name)
 
     def queue(self) -> Queue:
         """The queue that the path names."""
-        queue = self.vhost.queues.get(self.name)
-        if queue is None:
-            raise replies.not_found()
-        return queue
+        return replies.found(self.vhost.queues.get(self.name))
 
     def free_queue(self) -> Queue:
         """The same, to change it or see its messages: an exclusive one is its connection's."""
@@ -107,6 +106,14 @@ class ApiRequest:
         """Raise AccessRefused unless the user may do this in the vhost of the path."""
         self.user.check(self.vhost.name, action, kind, name)
 
+    def open_exchange(self, vhost: Vhost, name: str) -> Exchange:
+        """The exchange, if the user may publish to it."""
+        self.user.check(vhost.name, "write", "exchange", name)
+        exchange = vhost.get_exchange(name)
+        if exchange.internal:
+            raise AccessRefused(f"cannot publish to internal exchange '{name}'")
+        return exchange
+
     def check_key(self, action: str, vhost: Vhost, exchange: str, key: str) -> None:
         """Raise AccessRefused unless the user may use the key, if it is a topic exchange."""
         found = vhost.exchanges.get(exchange)
@@ -142,13 +149,22 @@ class ApiRequest:
         """A field of the body, of the given type."""
         given = self.json().get(name, default)
         if given is _REQUIRED:
-            raise replies.bad_request(f"[{{key_missing,{name}}}]")
+            replies.require(self.json(), name)
         if given is default:
             return given
         if kind is dict and given == []:  # how Erlang, and so pyrabbit, writes an empty object
             return {}
         if not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
             raise replies.bad_request(f"'{name}' must be of type {_TYPE_NAMES[kind]}")
+        return given
+
+    def tags(self) -> list[str]:
+        """The field `tags`, an array or one text with commas."""
+        given = self.json()["tags"]
+        if isinstance(given, str):
+            return [tag.strip() for tag in given.split(",") if tag.strip()]
+        if not isinstance(given, list) or not all(isinstance(tag, str) for tag in given):
+            raise replies.bad_request("'tags' must be a string or an array of strings")
         return given
 
     def boolean(self, name: str, default: bool) -> bool:

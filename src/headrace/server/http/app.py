@@ -113,10 +113,10 @@ class Application:
             self._check_lease(route)
             call.body = await _body(request, self._limit(route))
         with audit.acting(user.name, call.peer):
-            reply = await route.handler(call)
+            found = await route.handler(call)
         if request.method not in SAFE_METHODS:
             await until_durable(self._management.broker)
-        return reply
+        return found if isinstance(found, Reply) else replies.of(found)
 
     async def _user(self, request: Request) -> tuple[User, str | None]:
         """The user, and the session's token when it is the page that asks."""

@@ -20,7 +20,9 @@ from headrace.model.passwords import PasswordHash
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, ENTER, MANAGEMENT, AccessRule, ApiRoute, has_tag
+from headrace.server.http.router import ANYBODY, ENTER, MANAGEMENT, AccessRule, Routes, has_tag
+
+ROUTES = Routes()
 
 ANONYMOUS = User("")
 COOKIE = "headrace_session"
@@ -162,6 +164,9 @@ def _shown(user: User, session: PageSession | None) -> dict[str, object]:
     }
 
 
+@ROUTES.post(
+    "/api/login", ANYBODY, "Log in to the page", {"username": "string", "password": "string"}
+)
 async def _login(call: ApiRequest) -> Reply:
     name, password = _form_credentials(call)
     user = await login(call.broker, name, password, call.peer)
@@ -174,21 +179,15 @@ async def _login(call: ApiRequest) -> Reply:
     return Reply(reply.status, reply.body, reply.content_type, cookie)
 
 
+@ROUTES.delete("/api/login", MANAGEMENT, "Log out of the page")
 async def _logout(call: ApiRequest) -> Reply:
     if call.session is not None:
         call.management.sessions.end(call.session)
     return Reply(204, headers={"set-cookie": _cookie(call, "", 0)})
 
 
-async def _session(call: ApiRequest) -> Reply:
+@ROUTES.get("/api/session", MANAGEMENT, "The logged-in user and the CSRF token")
+async def _session(call: ApiRequest) -> object:
     token = call.session
     session = call.management.sessions.find(token) if token is not None else None
-    return replies.data(_shown(call.user, session))
-
-
-ROUTES = (
-    ApiRoute("POST", "/api/login", _login, ANYBODY, "Log in to the page",
-          {"username": "string", "password": "string"}),
-    ApiRoute("DELETE", "/api/login", _logout, MANAGEMENT, "Log out of the page"),
-    ApiRoute("GET", "/api/session", _session, MANAGEMENT, "The logged-in user and the CSRF token"),
-)  # fmt: skip
+    return _shown(call.user, session)

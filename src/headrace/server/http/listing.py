@@ -73,6 +73,24 @@ class ListColumns(Generic[T]):
         return row
 
 
+class _RowColumns(ListColumns[Row]):
+    """Of rows that are made already: a row may lack some of the columns."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._names = frozenset[str]().union(*rows)
+
+    def column(self, name: str) -> Callable[[Row], object] | None:
+        return (lambda row: row.get(name)) if name in self._names else None
+
+    def row(self, thing: Row, wanted: Collection[str] | None = None) -> Row:
+        return thing  # what is not wanted is left out later
+
+
+async def listed_rows(call: ApiRequest, rows: Sequence[Row]) -> Reply:
+    """The answer to a request for a list of which all rows are made: it is short."""
+    return await listed(call, rows, _RowColumns(rows))
+
+
 async def listed(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) -> Reply:
     """The answer to a request for a list."""
     total = len(things)

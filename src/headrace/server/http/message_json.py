@@ -56,10 +56,7 @@ def _number(name: str, value: object) -> int:
 
 def read_payload(body: Mapping[str, Any]) -> bytes:
     """`payload` and `payload_encoding` of a publish."""
-    missing = [f"{{key_missing,{key}}}" for key in ("payload", "payload_encoding")
-               if key not in body]  # fmt: skip
-    if missing:
-        raise replies.bad_request(f"[{','.join(missing)}]")
+    replies.require(body, "payload", "payload_encoding")
     payload, encoding = body["payload"], body["payload_encoding"]
     if not isinstance(payload, str):
         raise replies.bad_request("'payload' must be of type string")

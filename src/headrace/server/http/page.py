@@ -11,7 +11,9 @@ import headrace
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, ApiRoute
+from headrace.server.http.router import ANYBODY, Routes
+
+ROUTES = Routes()
 
 DIST = Path(headrace.__file__).parent / "console" / "dist"
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}  # names have a hash in them
@@ -64,6 +66,7 @@ def _inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
+@ROUTES.get("/", ANYBODY, "The management page")
 async def _index(call: ApiRequest) -> Reply:
     index = DIST / "index.html"
     if not index.is_file():
@@ -71,16 +74,11 @@ async def _index(call: ApiRequest) -> Reply:
     return _file(call, index, {})
 
 
+@ROUTES.get("/{name}", ANYBODY, "Files of the management page")
 async def _top(call: ApiRequest) -> Reply:
     return _file(call, _inside(DIST, call.name), {})
 
 
+@ROUTES.get("/assets/{name}", ANYBODY, "Immutable files of the management page")
 async def _asset(call: ApiRequest) -> Reply:
     return _file(call, _inside(DIST / "assets", call.name), _FOR_EVER)
-
-
-ROUTES = (
-    ApiRoute("GET", "/", _index, ANYBODY, "The management page"),
-    ApiRoute("GET", "/{name}", _top, ANYBODY, "Files of the management page"),
-    ApiRoute("GET", "/assets/{name}", _asset, ANYBODY, "Immutable files of the management page"),
-)

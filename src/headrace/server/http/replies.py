@@ -7,12 +7,14 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import TypeVar
 
 import orjson
 
 from headrace.errors import BrokerError, HttpRefused
 from headrace.server.http.error_codes import status_of
 
+T = TypeVar("T")
 JSON = "application/json"
 
 
@@ -60,12 +62,14 @@ def data(value: object, status: int = 200) -> Reply:
     return Reply(status, encode(value), JSON)
 
 
+def of(value: object) -> Reply:
+    """The answer with what a handler has returned; None: it is done."""
+    return Reply(204) if value is None else data(value)
+
+
 def created(*, new: bool) -> Reply:
     """The answer to a PUT."""
     return Reply(201 if new else 204)
-
-
-DONE = Reply(204)
 
 
 def not_found() -> HttpRefused:
@@ -73,8 +77,22 @@ def not_found() -> HttpRefused:
     return HttpRefused("Not Found", 404, "Object Not Found")
 
 
+def found(thing: T | None) -> T:
+    """What the path names; raises when it is nothing: None, False or an empty list."""
+    if not thing:
+        raise not_found()
+    return thing
+
+
 def bad_request(reason: str) -> HttpRefused:
     return HttpRefused(reason)
+
+
+def require(body: Mapping[str, object], *names: str) -> None:
+    """Raise unless the body has all of these fields."""
+    missing = [f"{{key_missing,{name}}}" for name in names if name not in body]
+    if missing:
+        raise bad_request(f"[{','.join(missing)}]")
 
 
 def not_authorised(reason: str) -> HttpRefused:

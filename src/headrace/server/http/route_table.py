@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from headrace import __version__
-from headrace.server.http import auth, page, replies
+from headrace.server.http import auth, page
 from headrace.server.http.api import (
     bindings,
     channels,
@@ -43,8 +43,7 @@ from headrace.server.http.api.messages import (
 )
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.metrics import endpoint
-from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, ApiRoute, RouteTable
+from headrace.server.http.router import ANYBODY, ApiRoute, Routes, RouteTable
 
 _ANSWERS = {"GET": "200", "PUT": "201", "POST": "200", "DELETE": "204"}
 
@@ -96,11 +95,13 @@ def document() -> dict[str, Any]:
     }
 
 
-async def _openapi(call: ApiRequest) -> Reply:
-    return replies.data(document())
+ROUTES = Routes()
 
 
-_OPENAPI = ApiRoute("GET", "/api/openapi.json", _openapi, ANYBODY, "OpenAPI document")
+@ROUTES.get("/api/openapi.json", ANYBODY, "OpenAPI document")
+async def _openapi(call: ApiRequest) -> object:
+    return document()
+
 
 _RESOURCES = (
     page, auth, endpoint,
@@ -112,4 +113,4 @@ _RESOURCES = (
     vhosts, users, permissions, policies, parameters, definitions,
 )  # fmt: skip
 
-TABLE = RouteTable([_OPENAPI, *(route for resource in _RESOURCES for route in resource.ROUTES)])
+TABLE = RouteTable([*ROUTES, *(route for resource in _RESOURCES for route in resource.ROUTES)])

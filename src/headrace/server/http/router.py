@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from headrace.server.http.json_body import SMALL
@@ -12,9 +13,9 @@ from headrace.server.http.json_body import SMALL
 if TYPE_CHECKING:
     from headrace.config import Config
     from headrace.server.http.api_request import ApiRequest
-    from headrace.server.http.replies import Reply
 
-Handler = Callable[["ApiRequest"], Awaitable["Reply"]]
+# Returns a Reply, a value that is shown as JSON, or None when there is nothing to say but "done".
+Handler = Callable[["ApiRequest"], Awaitable[object]]
 
 # What a tag includes, as in RabbitMQ.
 _INCLUDES: Final[Mapping[str, frozenset[str]]] = {
@@ -66,6 +67,31 @@ class ApiRoute:
     @property
     def parts(self) -> tuple[str, ...]:
         return tuple(self.path.strip("/").split("/"))
+
+
+class Routes(list[ApiRoute]):
+    """The routes of a module: each is added where its handler is defined, by a decorator."""
+
+    def __init__(self) -> None:
+        self.get = partial(self._route, "GET")
+        self.put = partial(self._route, "PUT")
+        self.post = partial(self._route, "POST")
+        self.delete = partial(self._route, "DELETE")
+
+    def _route(
+        self,
+        method: str,
+        path: str,
+        rule: AccessRule,
+        summary: str,
+        body: Mapping[str, str] | None = None,
+        **more: Any,  # noqa: ANN401 - fields of ApiRoute
+    ) -> Callable[[Handler], Handler]:
+        def add(handler: Handler) -> Handler:
+            self.append(ApiRoute(method, path, handler, rule, summary, body or {}, **more))
+            return handler
+
+        return add
 
 
 class _PathNode:

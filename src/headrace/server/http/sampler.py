@@ -85,6 +85,19 @@ class Sampler:
             return None
         return _written(since)
 
+    def message_stats(
+        self,
+        thing: object,
+        names: Sequence[str],
+        wanted: Sequence[str],
+        values: stats.Values,
+        window: SampleWindow | None,
+    ) -> dict[str, object] | None:
+        """The wanted values, which are the last, with rates; None, as in RabbitMQ, if all are 0."""
+        if not any(values[-len(wanted) :]):
+            return None
+        return with_details(names, wanted, values, self.history(thing), window)
+
     async def tick(self) -> None:
         """Note everything that is to be noted."""
         broker = self._broker

@@ -20,6 +20,7 @@ Values = tuple[int, ...]
 # Counters of messages per queue; vhosts and the broker have them too.
 _FATE = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver",
          "deliver_get")  # fmt: skip
+ENDS = ("expired", "dropped", "dead_lettered", "returned")  # of messages without an ack
 QUEUE_LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
 QUEUE_MESSAGES = ("publish", *_FATE)
 VHOST_MESSAGES = ("publish", "confirm", "return_unroutable", "drop_unroutable", *_FATE,
@@ -34,9 +35,7 @@ QUEUE = (*QUEUE_LENGTHS, *QUEUE_MESSAGES)
 VHOST = (*QUEUE_LENGTHS, *VHOST_MESSAGES, *VHOST_OCTETS)
 BROKER = (*VHOST, *CHURN)
 NODE = ("mem_used", "disk_free", "confirm_p50_us", "confirm_p99_us")
-EXCHANGE = EXCHANGE_MESSAGES
 CONNECTION = VHOST_OCTETS
-CHANNEL = CHANNEL_MESSAGES
 
 
 def _fate(counters: QueueCounters) -> Values:

@@ -10,14 +10,17 @@ from itertools import chain
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus, unquote_plus
 
-from headrace.core.exchange import Target, freeze
+from headrace.core.exchange import Target, destination_type, freeze
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies
-from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.api_request import ApiRequest, exchange_named
 from headrace.server.http.listing import ColumnGroup, ListColumns, Row, in_slices, listed
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+
+ROUTES = Routes()
+_PAIR = "/api/bindings/{vhost}/e/{source}/{kind}/{destination}"
 
 _NAMES = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments",
           "properties_key")  # fmt: skip
@@ -48,7 +51,7 @@ def _row(one: Listed) -> Row:
         "source": one.source,
         "vhost": one.vhost,
         "destination": one.target.name,
-        "destination_type": "queue" if isinstance(one.target, Queue) else "exchange",
+        "destination_type": destination_type(one.target),
         "routing_key": one.key,
         "arguments": one.arguments,
         "properties_key": properties_key(one.key, one.arguments),
@@ -71,11 +74,14 @@ def all_bindings(vhost: Vhost) -> Iterator[Listed]:
             yield Listed(vhost.name, name, one.target, one.key, one.arguments)
 
 
+@ROUTES.get("/api/bindings", MANAGEMENT, "All bindings")
+@ROUTES.get("/api/bindings/{vhost}", SEES_VHOST, "Bindings of a vhost")
 async def _bindings(call: ApiRequest) -> Reply:
     vhosts = call.visible_vhosts()
     return await list_bindings(call, chain.from_iterable(map(all_bindings, vhosts)))
 
 
+@ROUTES.get("/api/queues/{vhost}/{name}/bindings", SEES_VHOST, "Bindings to a queue")
 async def _of_queue(call: ApiRequest) -> Reply:
     return await list_bindings(call, _leading_to(call.vhost, call.queue()))
 
@@ -92,28 +98,19 @@ def _leading_to(vhost: Vhost, target: Target, source: str | None = None) -> Iter
 # -- one pair ------------------------------------------------------------------------------------
 
 
-def _source(call: ApiRequest) -> str:
-    name = call.params["source"]
-    return "" if name == "amq.default" else name
-
-
 def _pair(call: ApiRequest) -> tuple[str, Target]:
     """The source's name and the destination of the path, both of which must be there."""
     vhost = call.vhost
-    source = _source(call)
+    source = exchange_named(call.params["source"])
     name = call.params["destination"]
-    target: Target | None
-    if call.params["kind"] == "q":
-        target = vhost.queues.get(name)
-    elif call.params["kind"] == "e":
-        target = vhost.exchanges.get(name)
-    else:
-        target = None
+    kinds: Mapping[str, Mapping[str, Target]] = {"q": vhost.queues, "e": vhost.exchanges}
+    target = kinds.get(call.params["kind"], {}).get(name)
     if target is None or source not in vhost.exchanges:
         raise replies.not_found()
     return source, target
 
 
+@ROUTES.get(_PAIR, SEES_VHOST, "Bindings from an exchange to a queue (q) or an exchange (e)")
 async def _between(call: ApiRequest) -> Reply:
     source, target = _pair(call)
     return await list_bindings(call, _leading_to(call.vhost, target, source))
@@ -122,30 +119,30 @@ async def _between(call: ApiRequest) -> Reply:
 def _get(call: ApiRequest) -> tuple[str, Target, Row]:
     source, target = _pair(call)
     for row in map(_row, _leading_to(call.vhost, target, source)):
-        if call.params["properties"] in (row["properties_key"], _decoded(row)):
+        # Some tools encode the key once where it should be twice.
+        decoded = unquote_plus(str(row["properties_key"]), errors="surrogateescape")
+        if call.params["properties"] in (row["properties_key"], decoded):
             return source, target, row
     raise replies.not_found()
 
 
-def _decoded(row: Row) -> str:
-    """Some tools encode the key once where it should be twice."""
-    return unquote_plus(str(row["properties_key"]), errors="surrogateescape")
-
-
-async def _one(call: ApiRequest) -> Reply:
-    return replies.data(_get(call)[2])
+@ROUTES.get(_PAIR + "/{properties}", SEES_VHOST, "One binding")
+async def _one(call: ApiRequest) -> object:
+    return _get(call)[2]
 
 
 def _check(call: ApiRequest, source: str, target: Target, key: str) -> None:
-    kind = "queue" if isinstance(target, Queue) else "exchange"
-    call.check("write", kind, target.name)
+    call.check("write", destination_type(target), target.name)
     call.check("read", "exchange", source)
     call.check_key("read", call.vhost, source, key)
 
 
+@ROUTES.post(
+    _PAIR, ENTERS_VHOST, "Create a binding", {"routing_key": "string", "arguments": "object"}
+)
 async def _bind(call: ApiRequest) -> Reply:
     vhost = call.vhost
-    vhost.get_exchange(_source(call))
+    vhost.get_exchange(exchange_named(call.params["source"]))
     name = call.params["destination"]
     if call.params["kind"] == "q":
         vhost.get_queue(name)
@@ -168,26 +165,10 @@ def _encoded(text: str) -> str:
     return quote(text, safe="~", errors="surrogateescape")
 
 
-async def _unbind(call: ApiRequest) -> Reply:
+@ROUTES.delete(_PAIR + "/{properties}", ENTERS_VHOST, "Delete a binding")
+async def _unbind(call: ApiRequest) -> None:
     source, target, row = _get(call)
     key, arguments = str(row["routing_key"]), row["arguments"]
     _check(call, source, target, key)
     assert isinstance(arguments, Mapping)
     call.vhost.unbind(source, target, key, arguments)
-    return replies.DONE
-
-
-_PAIR = "/api/bindings/{vhost}/e/{source}/{kind}/{destination}"
-
-ROUTES = (
-    ApiRoute("GET", "/api/bindings", _bindings, MANAGEMENT, "All bindings"),
-    ApiRoute("GET", "/api/bindings/{vhost}", _bindings, SEES_VHOST, "Bindings of a vhost"),
-    ApiRoute("GET", "/api/queues/{vhost}/{name}/bindings", _of_queue, SEES_VHOST,
-          "Bindings to a queue"),
-    ApiRoute("GET", _PAIR, _between, SEES_VHOST,
-          "Bindings from an exchange to a queue (q) or an exchange (e)"),
-    ApiRoute("POST", _PAIR, _bind, ENTERS_VHOST, "Create a binding",
-          {"routing_key": "string", "arguments": "object"}),
-    ApiRoute("GET", _PAIR + "/{properties}", _one, SEES_VHOST, "One binding"),
-    ApiRoute("DELETE", _PAIR + "/{properties}", _unbind, ENTERS_VHOST, "Delete a binding"),
-)  # fmt: skip

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
 from headrace.server.http import replies, stats
-from headrace.server.http.api.connections import find_session, visible_sessions
+from headrace.server.http.api.connections import find_session, peer_columns, visible_sessions
 from headrace.server.http.api.consumers import channel_name, consumer_row
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
-from headrace.server.http.sampler import window_of, with_details
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.sampler import window_of
+
+ROUTES = Routes()
 
 Item = tuple[BaseSession, BaseChannel]
 
 
-def _connection_details(item: Item) -> Row:
-    transport = item[0].transport
-    return {
-        "name": transport.name,
-        "peer_host": transport.peer_host,
-        "peer_port": transport.peer_port,
-    }
+def _items(sessions: Iterable[BaseSession]) -> list[Item]:
+    return [(session, one) for session in sessions for one in stats.channels_of(session)]
 
 
 def _fields(call: ApiRequest) -> ListColumns[Item]:
@@ -31,11 +30,8 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
     sampler.watch()
 
     def message_stats(item: Item) -> object:
-        values = stats.channel_values(item[1])
-        if not any(values):
-            return None
-        history = sampler.history(item[1])
-        return with_details(stats.CHANNEL, stats.CHANNEL_MESSAGES, values, history, window)
+        names, values = stats.CHANNEL_MESSAGES, stats.channel_values(item[1])
+        return sampler.message_stats(item[1], names, names, values, window)
 
     return ListColumns(
         {
@@ -46,7 +42,7 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
             "user_who_performed_action": lambda item: item[0].user.name,
             "node": lambda item: management.node,
             "state": lambda item: "flow" if item[0].transport.is_paused else "running",
-            "connection_details": _connection_details,
+            "connection_details": lambda item: peer_columns(item[0]),
             "confirm": lambda item: item[1].status().confirms,
             "transactional": lambda item: item[1].status().transactional,
             "consumer_count": lambda item: len(item[1].consumers),
@@ -64,35 +60,21 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
     )
 
 
+@ROUTES.get("/api/channels", MANAGEMENT, "All channels")
+@ROUTES.get("/api/vhosts/{vhost}/channels", SEES_VHOST, "Channels of a vhost")
 async def _channels(call: ApiRequest) -> Reply:
-    items = [
-        (session, one) for session in visible_sessions(call) for one in stats.channels_of(session)
-    ]
-    return await listed(call, items, _fields(call))
+    return await listed(call, _items(visible_sessions(call)), _fields(call))
 
 
+@ROUTES.get("/api/connections/{name}/channels", MANAGEMENT, "Channels of a connection")
 async def _of_connection(call: ApiRequest) -> Reply:
-    session = find_session(call)
-    return await listed(call, [(session, one) for one in stats.channels_of(session)], _fields(call))
+    return await listed(call, _items([find_session(call)]), _fields(call))
 
 
-async def _channel(call: ApiRequest) -> Reply:
-    for session in visible_sessions(call):
-        for channel in stats.channels_of(session):
-            if channel_name(session, channel) == call.name:
-                row = _fields(call).row((session, channel))
-                consumers = channel.consumers.values()
-                row["consumer_details"] = [consumer_row(one, call.management) for one in consumers]
-                row["publishes"] = []
-                row["deliveries"] = []
-                return replies.data(reduced(call, row))
-    raise replies.not_found()
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/channels", _channels, MANAGEMENT, "All channels"),
-    ApiRoute("GET", "/api/channels/{name}", _channel, MANAGEMENT, "One channel"),
-    ApiRoute("GET", "/api/connections/{name}/channels", _of_connection, MANAGEMENT,
-          "Channels of a connection"),
-    ApiRoute("GET", "/api/vhosts/{vhost}/channels", _channels, SEES_VHOST, "Channels of a vhost"),
-)  # fmt: skip
+@ROUTES.get("/api/channels/{name}", MANAGEMENT, "One channel")
+async def _channel(call: ApiRequest) -> object:
+    named = (one for one in _items(visible_sessions(call)) if channel_name(*one) == call.name)
+    item = replies.found(next(named, None))
+    consumers = [consumer_row(one, call) for one in item[1].consumers.values()]
+    more: Row = {"consumer_details": consumers, "publishes": [], "deliveries": []}
+    return reduced(call, _fields(call).row(item) | more)

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from headrace.server.base_session import BaseSession
 from headrace.server.http import replies, stats
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ListColumns, listed, reduced
+from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute, has_tag
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes, has_tag
 from headrace.server.http.sampler import details, window_of
+
+ROUTES = Routes()
 
 DEFAULT_REASON = "Closed via management plugin"
 MAX_REASON = 200
@@ -41,6 +43,13 @@ def client_name(session: BaseSession) -> str:
     known = client_properties(session)
     keys = ("product", "version", "platform", "process")
     return " ".join(str(known[key]) for key in keys if known.get(key))
+
+
+def peer_columns(session: BaseSession) -> Row:
+    """How rows of other things show their connection."""
+    transport = session.transport
+    return {"name": transport.name, "peer_host": transport.peer_host,
+            "peer_port": transport.peer_port}  # fmt: skip
 
 
 def _publishes_to(session: BaseSession) -> object:
@@ -117,20 +126,22 @@ def visible_sessions(call: ApiRequest) -> list[BaseSession]:
 
 
 def find_session(call: ApiRequest) -> BaseSession:
-    for session in visible_sessions(call):
-        if session.transport.name == call.name:
-            return session
-    raise replies.not_found()
+    named = (one for one in visible_sessions(call) if one.transport.name == call.name)
+    return replies.found(next(named, None))
 
 
+@ROUTES.get("/api/connections", MANAGEMENT, "All connections")
+@ROUTES.get("/api/vhosts/{vhost}/connections", SEES_VHOST, "Connections of a vhost")
 async def _connections(call: ApiRequest) -> Reply:
     return await listed(call, visible_sessions(call), _fields(call))
 
 
-async def _connection(call: ApiRequest) -> Reply:
-    return replies.data(reduced(call, _fields(call).row(find_session(call))))
+@ROUTES.get("/api/connections/{name}", MANAGEMENT, "One connection")
+async def _connection(call: ApiRequest) -> object:
+    return reduced(call, _fields(call).row(find_session(call)))
 
 
+@ROUTES.get("/api/connections/username/{name}", MANAGEMENT, "Connections of a user")
 async def _of_user(call: ApiRequest) -> Reply:
     sessions = [session for session in visible_sessions(call) if session.user.name == call.name]
     return await listed(call, sessions, _fields(call))
@@ -147,30 +158,17 @@ def _may_close(call: ApiRequest, user: str) -> None:
         raise replies.not_authorised("Not administrator user")
 
 
-async def _close(call: ApiRequest) -> Reply:
+@ROUTES.delete("/api/connections/{name}", MANAGEMENT, "Close a connection; header X-Reason")
+async def _close(call: ApiRequest) -> None:
     session = find_session(call)
     _may_close(call, session.user.name)
     session.force_close(_reason(call))
-    return replies.DONE
 
 
-async def _close_of_user(call: ApiRequest) -> Reply:
+@ROUTES.delete("/api/connections/username/{name}", MANAGEMENT,
+    "Close the connections of a user; header X-Reason")  # fmt: skip
+async def _close_of_user(call: ApiRequest) -> None:
     _may_close(call, call.name)
     for session in visible_sessions(call):
         if session.user.name == call.name:
             session.force_close(_reason(call))
-    return replies.DONE
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/connections", _connections, MANAGEMENT, "All connections"),
-    ApiRoute("GET", "/api/connections/{name}", _connection, MANAGEMENT, "One connection"),
-    ApiRoute("DELETE", "/api/connections/{name}", _close, MANAGEMENT,
-          "Close a connection; header X-Reason"),
-    ApiRoute("GET", "/api/connections/username/{name}", _of_user, MANAGEMENT,
-          "Connections of a user"),
-    ApiRoute("DELETE", "/api/connections/username/{name}", _close_of_user, MANAGEMENT,
-          "Close the connections of a user; header X-Reason"),
-    ApiRoute("GET", "/api/vhosts/{vhost}/connections", _connections, SEES_VHOST,
-          "Connections of a vhost"),
-)  # fmt: skip

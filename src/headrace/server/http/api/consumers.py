@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.core.queues.consumer import Consumer
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
-from headrace.server.http.api.connections import client_name, given_name
+from headrace.server.http.api.connections import client_name, given_name, peer_columns
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ListColumns, Row, listed
+from headrace.server.http.listing import Row, listed_rows
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
 
-if TYPE_CHECKING:
-    from headrace.server.http.context import ManagementContext
+ROUTES = Routes()
 
 
 def channel_name(session: BaseSession, channel: BaseChannel) -> str:
     return f"{session.transport.name} ({getattr(channel, 'number', 0)})"
 
 
-def _channel_details(consumer: Consumer, management: ManagementContext) -> Row:
+def _channel_details(consumer: Consumer, call: ApiRequest) -> Row:
     session, channel = consumer.channel.connection, consumer.channel
     if not isinstance(session, BaseSession) or not isinstance(channel, BaseChannel):
         return {}
     return {
+        **peer_columns(session),
         "name": channel_name(session, channel),
         "number": getattr(channel, "number", 0),
         "connection_name": session.transport.name,
-        "peer_host": session.transport.peer_host,
-        "peer_port": session.transport.peer_port,
-        "node": management.node,
+        "node": call.management.node,
         "user": session.user.name,
         "user_provided_name": given_name(session),
         "client": client_name(session),
@@ -47,14 +43,14 @@ def _activity(consumer: Consumer) -> str:
     return "single_active" if consumers.active is consumer else "waiting"
 
 
-def consumer_row(consumer: Consumer, management: ManagementContext) -> Row:
+def consumer_row(consumer: Consumer, call: ApiRequest) -> Row:
     activity = _activity(consumer)
     return {
         "arguments": consumer.arguments,
         "ack_required": not consumer.no_ack,
         "active": activity != "waiting",
         "activity_status": activity,
-        "channel_details": _channel_details(consumer, management),
+        "channel_details": _channel_details(consumer, call),
         "consumer_tag": consumer.tag,
         "exclusive": consumer.exclusive,
         "prefetch_count": consumer.prefetch,
@@ -64,25 +60,13 @@ def consumer_row(consumer: Consumer, management: ManagementContext) -> Row:
     }
 
 
-_NAMES = ("arguments", "ack_required", "active", "activity_status", "channel_details",
-          "consumer_tag", "exclusive", "prefetch_count", "priority", "unacknowledged",
-          "queue")  # fmt: skip
-
-
+@ROUTES.get("/api/consumers", MANAGEMENT, "All consumers")
+@ROUTES.get("/api/consumers/{vhost}", SEES_VHOST, "Consumers of a vhost")
 async def _consumers(call: ApiRequest) -> Reply:
     found = [
-        consumer_row(consumer, call.management)
+        consumer_row(consumer, call)
         for vhost in call.visible_vhosts()
         for _, queue in sorted(vhost.queues.items())
         for consumer in queue.consumers
     ]
-    fields: ListColumns[Row] = ListColumns(
-        {name: (lambda row, name=name: row[name]) for name in _NAMES}  # type: ignore[misc]
-    )
-    return await listed(call, found, fields)
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/consumers", _consumers, MANAGEMENT, "All consumers"),
-    ApiRoute("GET", "/api/consumers/{vhost}", _consumers, SEES_VHOST, "Consumers of a vhost"),
-)
+    return await listed_rows(call, found)

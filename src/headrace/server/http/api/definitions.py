@@ -6,9 +6,9 @@ import asyncio
 import json
 import re
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
-from headrace.config import Config
 from headrace.core.definitions import (
     export_definitions,
     export_vhost,
@@ -23,7 +23,10 @@ from headrace.server.http.durability import until_durable
 from headrace.server.http.json_body import read_object
 from headrace.server.http.listing import SLICE
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ADMINISTRATOR, ApiRoute
+from headrace.server.http.router import ADMINISTRATOR, Routes
+
+ROUTES = Routes()
+_largest = attrgetter("http_max_body")  # bytes of a body
 
 AT_ONCE = 200  # declarations; answers to all clients wait until what is declared is on disk
 MAX_ENTRIES = 500_000
@@ -52,10 +55,16 @@ async def _attachment(call: ApiRequest, value: dict[str, Any]) -> Reply:
     return Reply(200, body, replies.JSON, headers)
 
 
+@ROUTES.get(
+    "/api/definitions", ADMINISTRATOR, "Export all definitions", query={"download": "string"}
+)
+@ROUTES.get("/api/all-configuration", ADMINISTRATOR, "Former path of /api/definitions")
 async def _export(call: ApiRequest) -> Reply:
     return await _attachment(call, export_definitions(call.broker, RABBITMQ_VERSION))
 
 
+@ROUTES.get("/api/definitions/{vhost}", ADMINISTRATOR, "Export the definitions of a vhost",
+    query={"download": "string"})  # fmt: skip
 async def _export_vhost(call: ApiRequest) -> Reply:
     return await _attachment(call, export_vhost(call.broker, call.vhost, RABBITMQ_VERSION))
 
@@ -75,7 +84,16 @@ def _uploaded(call: ApiRequest) -> bytes:
     raise replies.bad_request("the form has no field 'file'")
 
 
-async def _import(call: ApiRequest) -> Reply:
+@ROUTES.post("/api/definitions", ADMINISTRATOR, "Import definitions; idempotent",
+    {"vhosts": "array", "users": "array", "permissions": "array", "policies": "array",
+     "exchanges": "array", "queues": "array", "bindings": "array"}, largest=_largest)  # fmt: skip
+@ROUTES.post("/api/definitions/{vhost}", ADMINISTRATOR, "Import definitions into a vhost",
+    {"policies": "array", "exchanges": "array", "queues": "array", "bindings": "array"},
+    largest=_largest)  # fmt: skip
+@ROUTES.post(
+    "/api/all-configuration", ADMINISTRATOR, "Former path of /api/definitions", largest=_largest
+)
+async def _import(call: ApiRequest) -> None:
     data: Any = await read_object(_uploaded(call), entries=MAX_ENTRIES)
     if "vhost" in call.params:
         data = _into(data, call.vhost.name)
@@ -90,7 +108,6 @@ async def _import(call: ApiRequest) -> Reply:
         raise
     except BrokerError as error:
         raise HttpRefused(str(error)) from None
-    return replies.DONE
 
 
 def _into(data: dict[str, Any], vhost: str) -> dict[str, Any]:
@@ -104,27 +121,3 @@ def _into(data: dict[str, Any], vhost: str) -> dict[str, Any]:
             one["vhost"] = vhost
         kept[kind] = entries
     return kept
-
-
-def _largest(config: Config) -> int:
-    return config.http_max_body
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/definitions", _export, ADMINISTRATOR, "Export all definitions",
-          query={"download": "string"}),
-    ApiRoute("POST", "/api/definitions", _import, ADMINISTRATOR, "Import definitions; idempotent",
-          {"vhosts": "array", "users": "array", "permissions": "array", "policies": "array",
-           "exchanges": "array", "queues": "array", "bindings": "array"}, largest=_largest),
-    ApiRoute("GET", "/api/definitions/{vhost}", _export_vhost, ADMINISTRATOR,
-          "Export the definitions of a vhost",
-          query={"download": "string"}),
-    ApiRoute("POST", "/api/definitions/{vhost}", _import, ADMINISTRATOR,
-          "Import definitions into a vhost",
-          {"policies": "array", "exchanges": "array", "queues": "array", "bindings": "array"},
-          largest=_largest),
-    ApiRoute("POST", "/api/all-configuration", _import, ADMINISTRATOR,
-          "Former path of /api/definitions", largest=_largest),
-    ApiRoute("GET", "/api/all-configuration", _export, ADMINISTRATOR,
-          "Former path of /api/definitions"),
-)  # fmt: skip

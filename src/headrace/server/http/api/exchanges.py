@@ -9,8 +9,18 @@ from headrace.server.http.api.bindings import all_bindings, list_bindings
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
-from headrace.server.http.sampler import window_of, with_details
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.sampler import window_of
+
+ROUTES = Routes()
+_DECLARATION = {
+    "type": "string",
+    "durable": "boolean",
+    "auto_delete": "boolean",
+    "internal": "boolean",
+    "arguments": "object",
+}
+_ONE = "/api/exchanges/{vhost}/{name}"
 
 Item = tuple[Vhost, Exchange]
 
@@ -20,11 +30,8 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
     sampler.watch()
 
     def message_stats(item: Item) -> object:
-        values = stats.exchange_values(item[1])
-        if not any(values):
-            return None
-        history = sampler.history(item[1])
-        return with_details(stats.EXCHANGE, stats.EXCHANGE_MESSAGES, values, history, window)
+        names, values = stats.EXCHANGE_MESSAGES, stats.exchange_values(item[1])
+        return sampler.message_stats(item[1], names, names, values, window)
 
     return ListColumns(
         {
@@ -49,12 +56,11 @@ def _maker(exchange: Exchange) -> str:
 
 
 def _exchange(call: ApiRequest) -> Exchange:
-    exchange = call.vhost.exchanges.get(call.exchange_name)
-    if exchange is None:
-        raise replies.not_found()
-    return exchange
+    return replies.found(call.vhost.exchanges.get(call.exchange_name))
 
 
+@ROUTES.get("/api/exchanges", MANAGEMENT, "All exchanges")
+@ROUTES.get("/api/exchanges/{vhost}", SEES_VHOST, "Exchanges of a vhost")
 async def _exchanges(call: ApiRequest) -> Reply:
     found = [
         (vhost, exchange)
@@ -64,13 +70,15 @@ async def _exchanges(call: ApiRequest) -> Reply:
     return await listed(call, found, _fields(call))
 
 
-async def _one(call: ApiRequest) -> Reply:
+@ROUTES.get(_ONE, SEES_VHOST, "One exchange")
+async def _one(call: ApiRequest) -> object:
     row: Row = _fields(call).row((call.vhost, _exchange(call)))
     row["incoming"] = []
     row["outgoing"] = []
-    return replies.data(reduced(call, row))
+    return reduced(call, row)
 
 
+@ROUTES.put(_ONE, ENTERS_VHOST, "Declare an exchange", _DECLARATION)
 async def _declare(call: ApiRequest) -> Reply:
     vhost, name = call.vhost, call.exchange_name
     call.check("configure", "exchange", name)
@@ -90,43 +98,24 @@ async def _declare(call: ApiRequest) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(call: ApiRequest) -> Reply:
+@ROUTES.delete(_ONE, ENTERS_VHOST, "Delete an exchange", query={"if-unused": "boolean"})
+async def _delete(call: ApiRequest) -> None:
     name = _exchange(call).name
     call.check("configure", "exchange", name)
     call.vhost.delete_exchange(name, if_unused=call.flag("if-unused"))
-    return replies.DONE
 
 
+@ROUTES.get(_ONE + "/bindings/source", SEES_VHOST, "Bindings with this exchange as the source")
 async def _from(call: ApiRequest) -> Reply:
     exchange = _exchange(call)
     found = (one for one in all_bindings(call.vhost) if one.source == exchange.name)
     return await list_bindings(call, found)
 
 
+@ROUTES.get(
+    _ONE + "/bindings/destination", SEES_VHOST, "Bindings with this exchange as the destination"
+)
 async def _to(call: ApiRequest) -> Reply:
     exchange = _exchange(call)
     found = (one for one in all_bindings(call.vhost) if one.target is exchange)
     return await list_bindings(call, found)
-
-
-_DECLARATION = {
-    "type": "string",
-    "durable": "boolean",
-    "auto_delete": "boolean",
-    "internal": "boolean",
-    "arguments": "object",
-}
-_ONE = "/api/exchanges/{vhost}/{name}"
-
-ROUTES = (
-    ApiRoute("GET", "/api/exchanges", _exchanges, MANAGEMENT, "All exchanges"),
-    ApiRoute("GET", "/api/exchanges/{vhost}", _exchanges, SEES_VHOST, "Exchanges of a vhost"),
-    ApiRoute("GET", _ONE, _one, SEES_VHOST, "One exchange"),
-    ApiRoute("PUT", _ONE, _declare, ENTERS_VHOST, "Declare an exchange", _DECLARATION),
-    ApiRoute("DELETE", _ONE, _delete, ENTERS_VHOST, "Delete an exchange",
-          query={"if-unused": "boolean"}),
-    ApiRoute("GET", _ONE + "/bindings/source", _from, SEES_VHOST,
-          "Bindings with this exchange as the source"),
-    ApiRoute("GET", _ONE + "/bindings/destination", _to, SEES_VHOST,
-          "Bindings with this exchange as the destination"),
-)  # fmt: skip

@@ -12,10 +12,14 @@ from headrace.model.topics.message_priority import Priority
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import engine_call
-from headrace.server.http.listing import ListColumns, Row, listed
+from headrace.server.http.listing import Row, listed_rows
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
 from headrace.store.topics.types import ConsumerSpec, GroupInfo, PriorityLag
+
+ROUTES = Routes()
+_GROUPS = "/api/topics/{vhost}/{name}/groups"
+_GROUP = _GROUPS + "/{group}"
 
 _PRIORITIES = {priority.label: priority for priority in Priority}
 _ENDS = {"earliest": 0, "latest": 1 << 52}  # as times: before and after every message
@@ -49,13 +53,6 @@ def _group_row(call: ApiRequest, vhost: str, topic: str, info: GroupInfo, queue:
     }  # fmt: skip
 
 
-_GROUP_COLUMNS = ("name", "group", "token", "topic", "queue", "vhost", "members", "messages",
-                  "claimed", "retrying", "dead", "seconds", "lanes")  # fmt: skip
-_GROUP_FIELDS: ListColumns[Row] = ListColumns(
-    {name: (lambda row, name=name: row[name]) for name in _GROUP_COLUMNS}  # type: ignore[misc]
-)
-
-
 async def groups_of(call: ApiRequest, vhost: Vhost, topic: str) -> list[Row]:
     engine = vhost.topics.engine_of(topic)
     found = await engine_call(call.broker, engine, lambda one: one.groups(topic)) or []
@@ -71,6 +68,8 @@ def _queries(call: ApiRequest, vhost: Vhost) -> Iterator[Row]:
                 yield _group_row(call, vhost.name, "", info, queue)
 
 
+@ROUTES.get("/api/groups", MANAGEMENT, "All groups with their lag")
+@ROUTES.get("/api/groups/{vhost}", SEES_VHOST, "Groups of a vhost")
 async def _groups(call: ApiRequest) -> Reply:
     rows: list[Row] = []
     for vhost in call.visible_vhosts():
@@ -81,19 +80,23 @@ async def _groups(call: ApiRequest) -> Reply:
                 except (NoSuchTopic, EngineUnavailable):
                     continue  # deleted since the names were listed, or its database is away
         rows += _queries(call, vhost)
-    return await listed(call, rows, _GROUP_FIELDS)
+    return await listed_rows(call, rows)
 
 
+@ROUTES.get(_GROUPS, ENTERS_VHOST, "Groups of a topic")
 async def _of_topic(call: ApiRequest) -> Reply:
     call.topic_engine("read")
-    return await listed(call, await groups_of(call, call.vhost, call.name), _GROUP_FIELDS)
+    return await listed_rows(call, await groups_of(call, call.vhost, call.name))
 
 
 def _reader(call: ApiRequest) -> ConsumerSpec:
     return ConsumerSpec(token="management", group=call.params["group"])
 
 
-async def _seek(call: ApiRequest) -> Reply:
+@ROUTES.post(_GROUP + "/seek", ENTERS_VHOST,
+    "Reset the offsets of a group: earliest, latest, a time or a position per lane",
+    {"to": "string", "time_ms": "integer", "positions": "object"})  # fmt: skip
+async def _seek(call: ApiRequest) -> None:
     """To the beginning, the end, a time or positions per lane; claims are void then."""
     engine = call.topic_engine("read")
     await _known_group(call)
@@ -112,7 +115,6 @@ async def _seek(call: ApiRequest) -> Reply:
         engine,
         lambda one: one.seek(call.name, _reader(call), positions=chosen, time_ms=time_ms),
     )
-    return replies.DONE
 
 
 def _positions(given: dict[str, object]) -> dict[Priority, int]:
@@ -126,26 +128,11 @@ def _positions(given: dict[str, object]) -> dict[Priority, int]:
 
 async def _known_group(call: ApiRequest) -> None:
     rows = await groups_of(call, call.vhost, call.name)
-    if call.params["group"] not in [row["group"] for row in rows]:
-        raise replies.not_found()
+    replies.found(call.params["group"] in [row["group"] for row in rows])
 
 
-async def _delete(call: ApiRequest) -> Reply:
+@ROUTES.delete(_GROUP, ENTERS_VHOST, "Delete a group and its positions")
+async def _delete(call: ApiRequest) -> None:
     engine = call.topic_engine("read")
     await _known_group(call)
     await engine_call(call.broker, engine, lambda one: one.forget_group(call.name, _reader(call)))
-    return replies.DONE
-
-
-_GROUPS = "/api/topics/{vhost}/{name}/groups"
-_GROUP = _GROUPS + "/{group}"
-
-ROUTES = (
-    ApiRoute("GET", "/api/groups", _groups, MANAGEMENT, "All groups with their lag"),
-    ApiRoute("GET", "/api/groups/{vhost}", _groups, SEES_VHOST, "Groups of a vhost"),
-    ApiRoute("GET", _GROUPS, _of_topic, ENTERS_VHOST, "Groups of a topic"),
-    ApiRoute("POST", _GROUP + "/seek", _seek, ENTERS_VHOST,
-          "Reset the offsets of a group: earliest, latest, a time or a position per lane",
-          {"to": "string", "time_ms": "integer", "positions": "object"}),
-    ApiRoute("DELETE", _GROUP, _delete, ENTERS_VHOST, "Delete a group and its positions"),
-)  # fmt: skip

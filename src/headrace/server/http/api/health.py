@@ -13,9 +13,12 @@ from headrace.server.http import replies
 from headrace.server.http.api.messages.get import DetachedChannel
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, ApiRoute
+from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, Routes
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
+
+ROUTES = Routes()
+_CHECKS = "/api/health/checks"
 
 ALIVENESS = "aliveness-test"
 LONGEST_WAIT_SECONDS = 10.0  # for the log, before the broker counts as ill
@@ -30,6 +33,7 @@ def _failed(reason: str, **more: object) -> Reply:
     return replies.data({"status": "failed", "reason": reason, **more}, 503)
 
 
+@ROUTES.get("/healthz", ANYBODY, "Liveness; 503 if storage has failed or hangs")
 async def _healthz(call: ApiRequest) -> Reply:
     """Alive, and able to take messages."""
     broker = call.broker
@@ -41,13 +45,17 @@ async def _healthz(call: ApiRequest) -> Reply:
     return _ok(alarm=broker.alarms.reason)
 
 
-async def _active(call: ApiRequest) -> Reply:
+@ROUTES.get(_CHECKS + "/active", ANYBODY,
+    "As /healthz; 503 on a standby, and on a node that may have lost its shard")  # fmt: skip
+async def _active(call: ApiRequest) -> object:
     """As the other one; also: whether this node has its shard for sure."""
     if call.broker.turn.is_paused:
         return _failed("no commit for the time of the lease")
     return await _healthz(call)
 
 
+@ROUTES.get(_CHECKS + "/alarms", MONITORING, "Check that no alarm is active")
+@ROUTES.get(_CHECKS + "/local-alarms", MONITORING, "Check that no alarm is active")
 async def _alarms(call: ApiRequest) -> Reply:
     alarms = call.broker.alarms
     if alarms.reason is None:
@@ -57,19 +65,27 @@ async def _alarms(call: ApiRequest) -> Reply:
                    alarms=[{"node": node, "resource": kind} for kind in alarms.low])  # fmt: skip
 
 
+@ROUTES.get("/api/healthchecks/node", MONITORING, "Check that no alarm is active")
+@ROUTES.get("/api/healthchecks/node/{name}", MONITORING, "Check that no alarm is active")
 async def _node(call: ApiRequest) -> Reply:
     alarm = call.broker.alarms.reason
     return _ok() if alarm is None else _failed(f"resource alarm: {alarm}")
 
 
+@ROUTES.get(_CHECKS + "/virtual-hosts", MONITORING, "Check that all vhosts are running")
 async def _vhosts(call: ApiRequest) -> Reply:
     return _ok()
 
 
+@ROUTES.get(_CHECKS + "/node-is-quorum-critical", MONITORING,
+    "Check that no queue depends on this node; always true")  # fmt: skip
+@ROUTES.get(_CHECKS + "/node-is-mirror-sync-critical", MONITORING,
+    "Check that no queue depends on this node; always true")  # fmt: skip
 async def _single(call: ApiRequest) -> Reply:
     return _ok(reason="single node cluster")
 
 
+@ROUTES.get(_CHECKS + "/port-listener/{port}", MONITORING, "Check that the port has a listener")
 async def _port(call: ApiRequest) -> Reply:
     ports = list(call.management.ports.values())
     wanted = call.params["port"]
@@ -79,6 +95,9 @@ async def _port(call: ApiRequest) -> Reply:
     return _failed("No active listener", missing=missing, ports=ports)
 
 
+@ROUTES.get(
+    _CHECKS + "/protocol-listener/{protocol}", MONITORING, "Check that the protocol is enabled"
+)
 async def _protocol(call: ApiRequest) -> Reply:
     protocols = list(call.management.ports)
     wanted = call.params["protocol"].lower()
@@ -96,6 +115,8 @@ def expires_at(pem_file: Path) -> float:
     return certificate.not_valid_after_utc.timestamp()
 
 
+@ROUTES.get(_CHECKS + "/certificate-expiration/{within}/{unit}", MONITORING,
+    "Check that the certificates are valid for that long")  # fmt: skip
 async def _certificates(call: ApiRequest) -> Reply:
     within, unit = call.params["within"], call.params["unit"]
     if not within.isdigit() or len(within) > 6 or unit not in _SECONDS:
@@ -110,6 +131,8 @@ async def _certificates(call: ApiRequest) -> Reply:
     return _failed("Certificates expiring", expired=[{"cert_expires_on": shown}])
 
 
+@ROUTES.get("/api/aliveness-test/{vhost}", ENTERS_VHOST,
+    "Declare a queue, publish to it and get the message")  # fmt: skip
 async def _aliveness(call: ApiRequest) -> Reply:
     """Declare a queue, publish to it, get the message back."""
     vhost = call.vhost
@@ -128,32 +151,3 @@ async def _aliveness(call: ApiRequest) -> Reply:
     queue.delivered(taker, run, 1)
     queue.acknowledge(SettledRange(taker, run, 0, 1))
     return _ok()
-
-
-_CHECKS = "/api/health/checks"
-
-ROUTES = (
-    ApiRoute("GET", "/healthz", _healthz, ANYBODY, "Liveness; 503 if storage has failed or hangs"),
-    ApiRoute("GET", "/api/aliveness-test/{vhost}", _aliveness, ENTERS_VHOST,
-          "Declare a queue, publish to it and get the message"),
-    ApiRoute("GET", "/api/healthchecks/node", _node, MONITORING, "Check that no alarm is active"),
-    ApiRoute("GET", "/api/healthchecks/node/{name}", _node, MONITORING,
-          "Check that no alarm is active"),
-    ApiRoute("GET", _CHECKS + "/active", _active, ANYBODY,
-          "As /healthz; 503 on a standby, and on a node that may have lost its shard"),
-    ApiRoute("GET", _CHECKS + "/alarms", _alarms, MONITORING, "Check that no alarm is active"),
-    ApiRoute("GET", _CHECKS + "/local-alarms", _alarms, MONITORING,
-          "Check that no alarm is active"),
-    ApiRoute("GET", _CHECKS + "/virtual-hosts", _vhosts, MONITORING,
-          "Check that all vhosts are running"),
-    ApiRoute("GET", _CHECKS + "/node-is-quorum-critical", _single, MONITORING,
-          "Check that no queue depends on this node; always true"),
-    ApiRoute("GET", _CHECKS + "/node-is-mirror-sync-critical", _single, MONITORING,
-          "Check that no queue depends on this node; always true"),
-    ApiRoute("GET", _CHECKS + "/port-listener/{port}", _port, MONITORING,
-          "Check that the port has a listener"),
-    ApiRoute("GET", _CHECKS + "/protocol-listener/{protocol}", _protocol, MONITORING,
-          "Check that the protocol is enabled"),
-    ApiRoute("GET", _CHECKS + "/certificate-expiration/{within}/{unit}", _certificates, MONITORING,
-          "Check that the certificates are valid for that long"),
-)  # fmt: skip

@@ -13,10 +13,12 @@ from headrace.server.http import replies, stats
 from headrace.server.http.api.overview import contexts, exchange_types
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.context import ManagementContext
-from headrace.server.http.listing import ListColumns, listed, reduced
+from headrace.server.http.listing import listed_rows, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MONITORING, ApiRoute
+from headrace.server.http.router import MONITORING, Routes
 from headrace.server.http.sampler import SampleWindow, window_of, with_details
+
+ROUTES = Routes()
 
 
 def open_files() -> int:
@@ -84,21 +86,13 @@ def node(management: ManagementContext, window: SampleWindow | None = None) -> d
     return {**_identity(management), **churn, **resources, **_resources(management)}
 
 
+@ROUTES.get("/api/nodes", MONITORING, "All nodes; always one")
 async def _nodes(call: ApiRequest) -> Reply:
     row = node(call.management, window_of(call.query, "node_stats"))
-    fields: ListColumns[dict[str, object]] = ListColumns(
-        {name: (lambda one, name=name: one[name]) for name in row}  # type: ignore[misc]
-    )
-    return await listed(call, [row], fields)
+    return await listed_rows(call, [row])
 
 
-async def _node(call: ApiRequest) -> Reply:
-    if call.name != call.management.node:
-        raise replies.not_found()
-    return replies.data(reduced(call, node(call.management, window_of(call.query, "node_stats"))))
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/nodes", _nodes, MONITORING, "All nodes; always one"),
-    ApiRoute("GET", "/api/nodes/{name}", _node, MONITORING, "One node"),
-)
+@ROUTES.get("/api/nodes/{name}", MONITORING, "One node")
+async def _node(call: ApiRequest) -> object:
+    replies.found(call.name == call.management.node)
+    return reduced(call, node(call.management, window_of(call.query, "node_stats")))

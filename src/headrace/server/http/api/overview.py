@@ -12,9 +12,10 @@ from headrace.server.http import replies, stats
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.context import RABBITMQ_VERSION, ManagementContext
 from headrace.server.http.listing import reduced
-from headrace.server.http.replies import Reply
-from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, ApiRoute
+from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, Routes
 from headrace.server.http.sampler import window_of, with_details
+
+ROUTES = Routes()
 
 _DESCRIPTIONS = {
     "direct": "AMQP direct exchange, as per the AMQP specification",
@@ -96,7 +97,8 @@ def _objects(call: ApiRequest) -> dict[str, int]:
     }
 
 
-async def _overview(call: ApiRequest) -> Reply:
+@ROUTES.get("/api/overview", MANAGEMENT, "Overview of the broker")
+async def _overview(call: ApiRequest) -> object:
     management = call.management
     shown: dict[str, Any] = {
         "management_version": RABBITMQ_VERSION,
@@ -123,40 +125,33 @@ async def _overview(call: ApiRequest) -> Reply:
         shown["contexts"] = contexts(management)
         status = call.broker.shared_status
         shown["share"] = status() if status is not None else None
-    return replies.data(reduced(call, shown))
+    return reduced(call, shown)
 
 
-async def _cluster_name(call: ApiRequest) -> Reply:
-    return replies.data({"name": call.management.cluster_name})
+@ROUTES.get("/api/cluster-name", MANAGEMENT, "Name of the cluster")
+async def _cluster_name(call: ApiRequest) -> object:
+    return {"name": call.management.cluster_name}
 
 
-async def _set_cluster_name(call: ApiRequest) -> Reply:
+@ROUTES.put("/api/cluster-name", ADMINISTRATOR,
+    "Change the name of the cluster until the next start", {"name": "string"})  # fmt: skip
+async def _set_cluster_name(call: ApiRequest) -> None:
     name = call.value("name", str)
     if not 1 <= len(name) <= 255 or not name.isprintable():
         raise replies.bad_request("a cluster's name has 1 to 255 printable characters")
     call.broker.parameters.set_global(CLUSTER_NAME, name)
-    return replies.DONE
 
 
-async def _whoami(call: ApiRequest) -> Reply:
-    return replies.data({"name": call.user.name, "tags": sorted(call.user.tags)})
+@ROUTES.get("/api/whoami", MANAGEMENT, "The authenticated user")
+async def _whoami(call: ApiRequest) -> object:
+    return {"name": call.user.name, "tags": sorted(call.user.tags)}
 
 
-async def _extensions(call: ApiRequest) -> Reply:
-    return replies.data([])
+@ROUTES.get("/api/extensions", MANAGEMENT, "Extensions of the page; always empty")
+async def _extensions(call: ApiRequest) -> object:
+    return []
 
 
-async def _auth(call: ApiRequest) -> Reply:
-    return replies.data({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/overview", _overview, MANAGEMENT, "Overview of the broker"),
-    ApiRoute("GET", "/api/cluster-name", _cluster_name, MANAGEMENT, "Name of the cluster"),
-    ApiRoute("PUT", "/api/cluster-name", _set_cluster_name, ADMINISTRATOR,
-          "Change the name of the cluster until the next start", {"name": "string"}),
-    ApiRoute("GET", "/api/whoami", _whoami, MANAGEMENT, "The authenticated user"),
-    ApiRoute("GET", "/api/extensions", _extensions, MANAGEMENT,
-          "Extensions of the page; always empty"),
-    ApiRoute("GET", "/api/auth", _auth, MANAGEMENT, "Other authentication methods; always empty"),
-)  # fmt: skip
+@ROUTES.get("/api/auth", MANAGEMENT, "Other authentication methods; always empty")
+async def _auth(call: ApiRequest) -> object:
+    return {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ListColumns, Row, listed
+from headrace.server.http.listing import Row, listed_rows
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
+
+ROUTES = Routes()
 
 _NAMES = ("name", "vhost", "state", "file", "master", "host", "pid", "started_at", "updated_at",
           "silent_ms", "bad_records", "last_bad", "error", "queries", "history")  # fmt: skip
 
 
+@ROUTES.get("/api/pipelines", MANAGEMENT, "All pipelines")
+@ROUTES.get("/api/pipelines/{vhost}", SEES_VHOST, "Pipelines of a vhost")
 async def _pipelines(call: ApiRequest) -> Reply:
     found: list[Row] = []
     for vhost in call.visible_vhosts():
@@ -19,13 +23,4 @@ async def _pipelines(call: ApiRequest) -> Reply:
             known: Row = {name: one.state.get(name) for name in _NAMES}
             known |= {"name": one.name, "vhost": vhost.name, "silent_ms": now - one.at_ms}
             found.append(known | {"queries": one.queries(now), "history": [*one.history]})
-    fields: ListColumns[Row] = ListColumns(
-        {name: (lambda row, name=name: row[name]) for name in _NAMES}  # type: ignore[misc]
-    )
-    return await listed(call, found, fields)
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/pipelines", _pipelines, MANAGEMENT, "All pipelines"),
-    ApiRoute("GET", "/api/pipelines/{vhost}", _pipelines, SEES_VHOST, "Pipelines of a vhost"),
-)
+    return await listed_rows(call, found)

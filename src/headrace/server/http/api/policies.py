@@ -11,7 +11,7 @@ from headrace.core.vhost import Vhost
 from headrace.model.policy import Policy
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ListColumns, Row, listed
+from headrace.server.http.listing import Row, listed_rows
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import (
     ADMINISTRATOR,
@@ -22,20 +22,9 @@ from headrace.server.http.router import (
     ApiRoute,
 )
 
-_FIELDS: ListColumns[Policy] = ListColumns(
-    {
-        "vhost": lambda policy: policy.vhost,
-        "name": lambda policy: policy.name,
-        "pattern": lambda policy: policy.pattern,
-        "apply-to": lambda policy: policy.apply_to,
-        "definition": lambda policy: policy.definition,
-        "priority": lambda policy: policy.priority,
-    }
-)
 
-
-def policy_row(policy: Policy) -> Row:
-    return _FIELDS.row(policy)
+def _row(policy: Policy) -> Row:
+    return {"vhost": policy.vhost, "name": policy.name, **policy.as_json()}
 
 
 def _of(vhost: Vhost, kind: type[Policies]) -> Policies:
@@ -44,14 +33,11 @@ def _of(vhost: Vhost, kind: type[Policies]) -> Policies:
 
 async def _policies(kind: type[Policies], call: ApiRequest) -> Reply:
     found = [one for vhost in call.visible_vhosts() for one in _of(vhost, kind).values()]
-    return await listed(call, sorted(found, key=attrgetter("vhost", "name")), _FIELDS)
+    return await listed_rows(call, [*map(_row, sorted(found, key=attrgetter("vhost", "name")))])
 
 
-async def _policy(kind: type[Policies], call: ApiRequest) -> Reply:
-    policy = _of(call.vhost, kind).get(call.name)
-    if policy is None:
-        raise replies.not_found()
-    return replies.data(policy_row(policy))
+async def _policy(kind: type[Policies], call: ApiRequest) -> object:
+    return _row(replies.found(_of(call.vhost, kind).get(call.name)))
 
 
 async def _put(kind: type[Policies], call: ApiRequest) -> Reply:
@@ -73,12 +59,9 @@ async def _put(kind: type[Policies], call: ApiRequest) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(kind: type[Policies], call: ApiRequest) -> Reply:
+async def _delete(kind: type[Policies], call: ApiRequest) -> None:
     policies = _of(call.vhost, kind)
-    if call.name not in policies:
-        raise replies.not_found()
-    policies.clear(call.name)
-    return replies.DONE
+    policies.clear(replies.found(policies.get(call.name)).name)
 
 
 _BODY = {"pattern": "string", "definition": "object", "priority": "integer", "apply-to": "string"}

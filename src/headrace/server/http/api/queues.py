@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from headrace.core.queues.queue import Queue
 from headrace.model.message import PAGED_OUT
@@ -14,48 +12,32 @@ from headrace.server.http.api.consumers import consumer_row
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ColumnGroup, ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
-from headrace.server.http.sampler import details, window_of, with_details
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.sampler import details, window_of
 from headrace.wire.amqp.content import properties_of
 
-if TYPE_CHECKING:
-    from headrace.server.http.context import ManagementContext
-    from headrace.server.http.sampler import SampleWindow
+ROUTES = Routes()
+_LIST = {
+    "page": "integer",
+    "page_size": "integer",
+    "name": "string",
+    "use_regex": "boolean",
+    "sort": "string",
+    "sort_reverse": "boolean",
+    "columns": "string",
+}
+_DECLARATION = {"durable": "boolean", "auto_delete": "boolean", "arguments": "object"}
 
 # -- columns: in groups, so that a list of 10,000 is built quickly --------------------------------
 
 
-class QueueColumns:
+def _fields(call: ApiRequest) -> ListColumns[Queue]:
     """Columns of a queue, with rates over the requested windows."""
+    sampler, node = call.management.sampler, call.management.node
+    rates, window = window_of(call.query, "msg_rates"), window_of(call.query, "lengths")
+    sampler.watch()
 
-    def __init__(
-        self,
-        management: ManagementContext,
-        rates: SampleWindow | None = None,
-        lengths: SampleWindow | None = None,
-    ) -> None:
-        self._history = management.sampler.history
-        self._rates = rates
-        self._lengths = lengths
-        self._node = management.node
-        self._idle_since = management.sampler.idle_since
-
-    def fields(self) -> ListColumns[Queue]:
-        groups = [
-            ColumnGroup(_IDENTITY, self._identity),
-            ColumnGroup(_LENGTHS, lengths),
-            ColumnGroup(_BYTES, sizes),
-            ColumnGroup(_CONSUMERS, consumer_columns),
-            ColumnGroup(_DETAILS, self._length_details),
-        ]
-        columns: dict[str, Callable[[Queue], object]] = {
-            "message_stats": self._message_stats,
-            "idle_since": self._idle_since,
-            "head_message_timestamp": _head_timestamp,
-        }
-        return ListColumns(columns, groups=groups, optional=("message_stats", "idle_since"))
-
-    def _identity(self, queue: Queue) -> Row:
+    def identity(queue: Queue) -> Row:
         policies = queue.policies
         return {
             "name": queue.name,
@@ -65,7 +47,7 @@ class QueueColumns:
             "auto_delete": queue.auto_delete,
             "exclusive": queue.owner is not None,
             "arguments": queue.arguments,
-            "node": self._node,
+            "node": node,
             "state": "running",
             "policy": policies.policy,
             "operator_policy": policies.operator_policy,
@@ -73,22 +55,34 @@ class QueueColumns:
             "recoverable_slaves": None,
         }
 
-    def _length_details(self, queue: Queue) -> Row:
-        history = self._history(queue)
-        if self._lengths is None and (len(history) < 2 or history[-1][1] is history[-2][1]):
+    def length_details(queue: Queue) -> Row:
+        history = sampler.history(queue)
+        if window is None and (len(history) < 2 or history[-1][1] is history[-2][1]):
             return _NO_DETAILS  # idle: most of many queues are
-        window = self._lengths
         return {
             f"{name}_details": details(history, index, window)
             for index, name in enumerate(stats.QUEUE_LENGTHS)
         }
 
-    def _message_stats(self, queue: Queue) -> object:
+    def message_stats(queue: Queue) -> object:
         values = stats.queue_values(queue)
-        if not any(values[len(stats.QUEUE_LENGTHS) :]):
-            return None  # as in RabbitMQ: no counters without messages
-        history = self._history(queue)
-        return with_details(stats.QUEUE, stats.QUEUE_MESSAGES, values, history, self._rates)
+        return sampler.message_stats(queue, stats.QUEUE, stats.QUEUE_MESSAGES, values, rates)
+
+    return ListColumns(
+        {
+            "message_stats": message_stats,
+            "idle_since": sampler.idle_since,
+            "head_message_timestamp": _head_timestamp,
+        },
+        groups=[
+            ColumnGroup(_IDENTITY, identity),
+            ColumnGroup(_LENGTHS, lengths),
+            ColumnGroup(_BYTES, sizes),
+            ColumnGroup(_CONSUMERS, _consumers),
+            ColumnGroup(_DETAILS, length_details),
+        ],
+        optional=("message_stats", "idle_since"),
+    )
 
 
 _IDENTITY = ("name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "node",
@@ -146,7 +140,7 @@ def _unacked_bytes(queue: Queue) -> int:
     return size
 
 
-def consumer_columns(queue: Queue) -> Row:
+def _consumers(queue: Queue) -> Row:
     count = len(queue.consumers)
     if not count:
         return _NO_CONSUMERS
@@ -186,39 +180,31 @@ def _head_timestamp(queue: Queue) -> int | None:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def _columns(call: ApiRequest) -> QueueColumns:
-    call.management.sampler.watch()
-    rates, lengths = window_of(call.query, "msg_rates"), window_of(call.query, "lengths")
-    return QueueColumns(call.management, rates, lengths)
-
-
+@ROUTES.get("/api/queues", MANAGEMENT, "All queues", query=_LIST)
+@ROUTES.get("/api/queues/{vhost}", SEES_VHOST, "Queues of a vhost", query=_LIST)
 async def _queues(call: ApiRequest) -> Reply:
-    found = [
-        queue
-        for vhost in call.visible_vhosts()
-        for _, queue in sorted(vhost.queues.items(), key=itemgetter(0))
-    ]
-    return await listed(call, found, _columns(call).fields())
+    vhosts = call.visible_vhosts()
+    found = [one for vhost in vhosts for _, one in sorted(vhost.queues.items(), key=itemgetter(0))]
+    return await listed(call, found, _fields(call))
 
 
-async def _queue(call: ApiRequest) -> Reply:
+@ROUTES.get("/api/queues/{vhost}/{name}", SEES_VHOST, "One queue")
+async def _queue(call: ApiRequest) -> object:
     queue = call.queue()
-    row: Row = _columns(call).fields().row(queue)
-    row["consumer_details"] = [consumer_row(one, call.management) for one in queue.consumers]
-    row["incoming"] = []
-    row["deliveries"] = []
-    row["counters"] = {
-        "expired": queue.counters.expired,
-        "dropped": queue.counters.dropped,
-        "dead_lettered": queue.counters.dead_lettered,
-        "returned": queue.counters.returned,
+    counters = queue.counters
+    more: Row = {
+        "consumer_details": [consumer_row(one, call) for one in queue.consumers],
+        "incoming": [],
+        "deliveries": [],
+        "counters": {name: getattr(counters, name) for name in stats.ENDS},
     }
-    return replies.data(reduced(call, row))
+    return reduced(call, _fields(call).row(queue) | more)
 
 
 # -- changing ------------------------------------------------------------------------------------
 
 
+@ROUTES.put("/api/queues/{vhost}/{name}", ENTERS_VHOST, "Declare a queue", _DECLARATION)
 async def _declare(call: ApiRequest) -> Reply:
     vhost, name = call.vhost, call.name
     call.check("configure", "queue", name)
@@ -234,52 +220,29 @@ async def _declare(call: ApiRequest) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(call: ApiRequest) -> Reply:
+@ROUTES.delete("/api/queues/{vhost}/{name}", ENTERS_VHOST, "Delete a queue",
+    query={"if-empty": "boolean", "if-unused": "boolean"})  # fmt: skip
+async def _delete(call: ApiRequest) -> None:
     name = call.queue().name
     call.check("configure", "queue", name)
     call.vhost.delete_queue(
         name, None, if_unused=call.flag("if-unused"), if_empty=call.flag("if-empty")
     )
-    return replies.DONE
 
 
-async def _purge(call: ApiRequest) -> Reply:
+@ROUTES.delete("/api/queues/{vhost}/{name}/contents", ENTERS_VHOST, "Purge a queue")
+async def _purge(call: ApiRequest) -> None:
     queue = call.free_queue()
     call.check("read", "queue", queue.name)
     queue.purge()
-    return replies.DONE
 
 
-async def _act(call: ApiRequest) -> Reply:
+@ROUTES.post(
+    "/api/queues/{vhost}/{name}/actions", ENTERS_VHOST, "Cluster actions; accepted without effect",
+    {"action": "string"})  # fmt: skip
+async def _act(call: ApiRequest) -> None:
     """Only for clusters: there is nothing to synchronise here."""
     queue = call.queue()
     action = call.value("action", str)
     if action not in ("sync", "cancel_sync"):
         raise replies.bad_request(f"unknown action '{action}' for queue '{queue.name}'")
-    return replies.DONE
-
-
-_LIST = {
-    "page": "integer",
-    "page_size": "integer",
-    "name": "string",
-    "use_regex": "boolean",
-    "sort": "string",
-    "sort_reverse": "boolean",
-    "columns": "string",
-}
-_DECLARATION = {"durable": "boolean", "auto_delete": "boolean", "arguments": "object"}
-
-ROUTES = (
-    ApiRoute("GET", "/api/queues", _queues, MANAGEMENT, "All queues", query=_LIST),
-    ApiRoute("GET", "/api/queues/{vhost}", _queues, SEES_VHOST, "Queues of a vhost", query=_LIST),
-    ApiRoute("GET", "/api/queues/{vhost}/{name}", _queue, SEES_VHOST, "One queue"),
-    ApiRoute("PUT", "/api/queues/{vhost}/{name}", _declare, ENTERS_VHOST, "Declare a queue",
-          _DECLARATION),
-    ApiRoute("DELETE", "/api/queues/{vhost}/{name}", _delete, ENTERS_VHOST, "Delete a queue",
-          query={"if-empty": "boolean", "if-unused": "boolean"}),
-    ApiRoute("DELETE", "/api/queues/{vhost}/{name}/contents", _purge, ENTERS_VHOST,
-          "Purge a queue"),
-    ApiRoute("POST", "/api/queues/{vhost}/{name}/actions", _act, ENTERS_VHOST,
-          "Cluster actions; accepted without effect", {"action": "string"}),
-)  # fmt: skip

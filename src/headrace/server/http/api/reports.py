@@ -7,15 +7,14 @@ from typing import Any
 
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ListColumns, Row, listed
+from headrace.server.http.listing import Row, listed_rows
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+
+ROUTES = Routes()
+_ONE = "/api/reports/{vhost}/{name}"
 
 _PERIOD = ("from", "to", "window", "made_at")
-_COLUMNS = ("name", "vhost", *_PERIOD, "tables", "charts")
-_FIELDS: ListColumns[Row] = ListColumns(
-    {name: (lambda row, name=name: row[name]) for name in _COLUMNS}  # type: ignore[misc]
-)
 
 
 def _row(vhost: str, name: str, report: Mapping[str, Any]) -> Row:
@@ -29,20 +28,21 @@ def _row(vhost: str, name: str, report: Mapping[str, Any]) -> Row:
     }
 
 
+@ROUTES.get("/api/reports", MANAGEMENT, "All saved reports, newest first")
+@ROUTES.get("/api/reports/{vhost}", SEES_VHOST, "Reports of a vhost")
 async def _reports(call: ApiRequest) -> Reply:
     rows = [
         _row(vhost.name, name, report)
         for vhost in call.visible_vhosts()
         for name, report in call.broker.reports.listed(vhost.name).items()
     ]
-    return await listed(call, rows, _FIELDS)
+    return await listed_rows(call, rows)
 
 
-async def _report(call: ApiRequest) -> Reply:
-    report = call.broker.reports.find(call.vhost.name, call.name)
-    if report is None:
-        raise replies.not_found()
-    return replies.data({"name": call.name, "vhost": call.vhost.name, **report})
+@ROUTES.get(_ONE, SEES_VHOST, "One report with its tables and charts")
+async def _report(call: ApiRequest) -> object:
+    report = replies.found(call.broker.reports.find(call.vhost.name, call.name))
+    return {"name": call.name, "vhost": call.vhost.name, **report}
 
 
 def _is_table(one: object) -> bool:
@@ -75,6 +75,9 @@ def _is_list_of(value: object, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(one, kind) for one in value)
 
 
+@ROUTES.put(_ONE, ENTERS_VHOST, "Save a report",
+    {"from": "string", "to": "string", "window": "string", "notes": "array", "tables": "array",
+     "charts": "array"})  # fmt: skip
 async def _put(call: ApiRequest) -> Reply:
     call.check("configure", "report", call.name)
     report = {key: call.value(key, str) for key in ("from", "to")}
@@ -93,21 +96,7 @@ async def _put(call: ApiRequest) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(call: ApiRequest) -> Reply:
+@ROUTES.delete(_ONE, ENTERS_VHOST, "Delete a report")
+async def _delete(call: ApiRequest) -> None:
     call.check("configure", "report", call.name)
-    if not call.broker.reports.delete(call.vhost.name, call.name):
-        raise replies.not_found()
-    return replies.DONE
-
-
-_ONE = "/api/reports/{vhost}/{name}"
-
-ROUTES = (
-    ApiRoute("GET", "/api/reports", _reports, MANAGEMENT, "All saved reports, newest first"),
-    ApiRoute("GET", "/api/reports/{vhost}", _reports, SEES_VHOST, "Reports of a vhost"),
-    ApiRoute("GET", _ONE, _report, SEES_VHOST, "One report with its tables and charts"),
-    ApiRoute("PUT", _ONE, _put, ENTERS_VHOST, "Save a report",
-          {"from": "string", "to": "string", "window": "string", "notes": "array",
-           "tables": "array", "charts": "array"}),
-    ApiRoute("DELETE", _ONE, _delete, ENTERS_VHOST, "Delete a report"),
-)  # fmt: skip
+    replies.found(call.broker.reports.delete(call.vhost.name, call.name))

@@ -17,10 +17,12 @@ from headrace.server.bulk_plan import columns_of, lent, log_of, plan_of, source_
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, Routes
 from headrace.store.api.message_log import SegmentFile
 from headrace.wire.native.frames import HEAD
 from headrace.wire.native.payloads import Op, Request, unpack_trusted
+
+ROUTES = Routes()
 
 ARROW = "application/vnd.apache.arrow.stream"
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of an Arrow stream
@@ -80,6 +82,10 @@ class _RowReader:
         user.check(self.open_vhost.name, action, kind, name)
 
 
+@ROUTES.get("/api/rows/{vhost}/{name}", ENTERS_VHOST,
+    "Stored messages of a queue or topic as an Arrow stream",
+    query={"kind": "string", "partition": "integer", "start": "integer", "end": "integer",
+           "limit": "integer", "columns": "string"})  # fmt: skip
 async def _rows(call: ApiRequest) -> Reply:
     kind, reader = _kind(call), _RowReader(call)
     fields: dict[str, Any] = {"rid": 0, "ch": 0, kind: call.name}
@@ -175,11 +181,3 @@ async def _fetched(
             yield fields
     finally:
         relay.abort()
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/rows/{vhost}/{name}", _rows, ENTERS_VHOST,
-          "Stored messages of a queue or topic as an Arrow stream",
-          query={"kind": "string", "partition": "integer", "start": "integer", "end": "integer",
-                 "limit": "integer", "columns": "string"}),
-)  # fmt: skip

@@ -13,10 +13,13 @@ from headrace.server.http import replies
 from headrace.server.http.api.groups import groups_of
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import engine_call, engine_reply
-from headrace.server.http.listing import ListColumns, Row, listed, reduced
+from headrace.server.http.listing import Row, listed_rows, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
 from headrace.store.topics.types import TopicInfo, TopicSpec
+
+ROUTES = Routes()
+_TOPIC = "/api/topics/{vhost}/{name}"
 
 
 def _part_rows(info: TopicInfo) -> list[Row]:
@@ -51,31 +54,30 @@ def _topic_row(vhost: str, info: TopicInfo) -> Row:
     }
 
 
-_TOPIC_COLUMNS = ("name", "vhost", "engine", "queues", "retention", "created_at", "messages",
-                  "last_time", "lanes", "parts")  # fmt: skip
-_TOPIC_FIELDS: ListColumns[Row] = ListColumns(
-    {name: (lambda row, name=name: row[name]) for name in _TOPIC_COLUMNS}  # type: ignore[misc]
-)
-
-
+@ROUTES.get("/api/topics", MANAGEMENT, "All topics with their lanes")
+@ROUTES.get("/api/topics/{vhost}", SEES_VHOST, "Topics of a vhost")
 async def _topics(call: ApiRequest) -> Reply:
     rows: list[Row] = []
     for vhost in call.visible_vhosts():
         for info in await engine_reply(call.broker, vhost.topics.infos) or ():
             if call.may_see(vhost, TOPIC_PREFIX + info.name):
                 rows.append(_topic_row(vhost.name, info))
-    return await listed(call, rows, _TOPIC_FIELDS)
+    return await listed_rows(call, rows)
 
 
-async def _topic(call: ApiRequest) -> Reply:
+@ROUTES.get(_TOPIC, ENTERS_VHOST, "One topic with its groups")
+async def _topic(call: ApiRequest) -> object:
     engine = call.topic_engine("read")
     info = await engine_call(call.broker, engine, lambda one: one.describe(call.name))
     assert info is not None
     row = _topic_row(call.vhost.name, info)
     row["groups"] = await groups_of(call, call.vhost, call.name)
-    return replies.data(reduced(call, row))
+    return reduced(call, row)
 
 
+@ROUTES.put(_TOPIC, ENTERS_VHOST, "Create a topic",
+    {"queues": "integer", "engine": "string", "retention_ms": "integer",
+     "retention_bytes": "integer"})  # fmt: skip
 async def _declare(call: ApiRequest) -> Reply:
     call.check("configure", "topic", TOPIC_PREFIX + call.name)
     ms, size = call.value("retention_ms", int, None), call.value("retention_bytes", int, None)
@@ -92,20 +94,7 @@ async def _declare(call: ApiRequest) -> Reply:
     return replies.created(new=declared is not None and declared.created)
 
 
-async def _delete(call: ApiRequest) -> Reply:
+@ROUTES.delete(_TOPIC, ENTERS_VHOST, "Delete a topic")
+async def _delete(call: ApiRequest) -> None:
     engine = call.topic_engine("configure")
     await engine_reply(call.broker, partial(engine.delete, call.name))
-    return replies.DONE
-
-
-_TOPIC = "/api/topics/{vhost}/{name}"
-
-ROUTES = (
-    ApiRoute("GET", "/api/topics", _topics, MANAGEMENT, "All topics with their lanes"),
-    ApiRoute("GET", "/api/topics/{vhost}", _topics, SEES_VHOST, "Topics of a vhost"),
-    ApiRoute("GET", _TOPIC, _topic, ENTERS_VHOST, "One topic with its groups"),
-    ApiRoute("PUT", _TOPIC, _declare, ENTERS_VHOST, "Create a topic",
-          {"queues": "integer", "engine": "string", "retention_ms": "integer",
-           "retention_bytes": "integer"}),
-    ApiRoute("DELETE", _TOPIC, _delete, ENTERS_VHOST, "Delete a topic"),
-)  # fmt: skip

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from secrets import token_urlsafe
-from typing import Any
 
 from headrace.core.access.users import Account
-from headrace.errors import HttpRefused, NotFound
+from headrace.errors import HttpRefused
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ADMINISTRATOR, ApiRoute
+from headrace.server.http.router import ADMINISTRATOR, Routes
+
+ROUTES = Routes()
 
 SECRET_BYTES = 24
 
@@ -30,40 +31,35 @@ def _fields(call: ApiRequest) -> ListColumns[Account]:
 
 
 def _account(call: ApiRequest) -> Account:
-    try:
-        return call.broker.users.get_user(call.name)
-    except NotFound:
-        raise replies.not_found() from None
+    return replies.found(call.broker.users.find_user(call.name))
 
 
+@ROUTES.get("/api/users", ADMINISTRATOR, "All users")
 async def _users(call: ApiRequest) -> Reply:
     return await listed(call, call.broker.users.list_users(), _fields(call))
 
 
+@ROUTES.get(
+    "/api/users/without-permissions", ADMINISTRATOR, "Users without permissions in any vhost"
+)
 async def _without_permissions(call: ApiRequest) -> Reply:
     users = call.broker.users
     without = [one for one in users.list_users() if not users.permissions(one.name)]
     return await listed(call, without, _fields(call))
 
 
-async def _user(call: ApiRequest) -> Reply:
-    return replies.data(reduced(call, _fields(call).row(_account(call))))
+@ROUTES.get("/api/users/{name}", ADMINISTRATOR, "One user")
+async def _user(call: ApiRequest) -> object:
+    return reduced(call, _fields(call).row(_account(call)))
 
 
-def _tags(body: dict[str, Any]) -> list[str]:
-    if "tags" not in body:
-        raise replies.bad_request("tags_not_present")
-    given = body["tags"]
-    if isinstance(given, str):
-        given = given.split(",")
-    if not isinstance(given, list) or not all(isinstance(tag, str) for tag in given):
-        raise replies.bad_request("'tags' must be a string or an array of strings")
-    return [tag.strip() for tag in given if tag.strip()]
-
-
+@ROUTES.put("/api/users/{name}", ADMINISTRATOR, "Create or update a user",
+    {"password": "string", "password_hash": "string", "hashing_algorithm": "string",
+     "tags": "string"})  # fmt: skip
 async def _put(call: ApiRequest) -> Reply:
-    body = call.json()
-    tags = _tags(body)
+    if "tags" not in call.json():
+        raise replies.bad_request("tags_not_present")
+    tags = [tag.strip() for tag in call.tags() if tag.strip()]
     password, hashed = call.value("password", str, None), call.value("password_hash", str, None)
     algorithm = call.value("hashing_algorithm", str, "rabbit_password_hashing_sha256")
     new = await call.broker.users.put_user(
@@ -72,19 +68,22 @@ async def _put(call: ApiRequest) -> Reply:
     return replies.created(new=new)
 
 
-async def _set_secret(call: ApiRequest) -> Reply:
+@ROUTES.put("/api/users/{name}/rocketmq-secret", ADMINISTRATOR,
+    "Set the secret of a user for RocketMQ clients; generated if the body has none",
+    {"secret": "string"})  # fmt: skip
+async def _set_secret(call: ApiRequest) -> object:
     """Secret for RocketMQ clients; one that is generated is shown in this reply only."""
     name = _account(call).name
     given = call.value("secret", str, None)
     secret = token_urlsafe(SECRET_BYTES) if given is None else given
     call.broker.users.set_secret(name, secret)
-    shown = {"access_key": name} if given is not None else {"access_key": name, "secret": secret}
-    return replies.data(shown)
+    return {"access_key": name} if given is not None else {"access_key": name, "secret": secret}
 
 
-async def _clear_secret(call: ApiRequest) -> Reply:
+@ROUTES.delete("/api/users/{name}/rocketmq-secret", ADMINISTRATOR,
+    "Delete the secret of a user for RocketMQ clients")  # fmt: skip
+async def _clear_secret(call: ApiRequest) -> None:
     call.broker.users.set_secret(_account(call).name, None)
-    return replies.DONE
 
 
 def _not_oneself(call: ApiRequest, name: str) -> None:
@@ -96,14 +95,15 @@ def _not_oneself(call: ApiRequest, name: str) -> None:
         )
 
 
-async def _delete(call: ApiRequest) -> Reply:
+@ROUTES.delete("/api/users/{name}", ADMINISTRATOR, "Delete a user and close its connections")
+async def _delete(call: ApiRequest) -> None:
     name = _account(call).name
     _not_oneself(call, name)
     call.broker.users.delete_user(name)
-    return replies.DONE
 
 
-async def _delete_many(call: ApiRequest) -> Reply:
+@ROUTES.post("/api/users/bulk-delete", ADMINISTRATOR, "Delete users", {"users": "array"})
+async def _delete_many(call: ApiRequest) -> None:
     names = call.value("users", list)
     known = {account.name for account in call.broker.users.list_users()}
     for name in names:
@@ -112,24 +112,3 @@ async def _delete_many(call: ApiRequest) -> Reply:
         _not_oneself(call, name)
     for name in dict.fromkeys(names):
         call.broker.users.delete_user(name)
-    return replies.DONE
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/users", _users, ADMINISTRATOR, "All users"),
-    ApiRoute("GET", "/api/users/without-permissions", _without_permissions, ADMINISTRATOR,
-          "Users without permissions in any vhost"),
-    ApiRoute("POST", "/api/users/bulk-delete", _delete_many, ADMINISTRATOR, "Delete users",
-          {"users": "array"}),
-    ApiRoute("GET", "/api/users/{name}", _user, ADMINISTRATOR, "One user"),
-    ApiRoute("PUT", "/api/users/{name}", _put, ADMINISTRATOR, "Create or update a user",
-          {"password": "string", "password_hash": "string", "hashing_algorithm": "string",
-           "tags": "string"}),
-    ApiRoute("PUT", "/api/users/{name}/rocketmq-secret", _set_secret, ADMINISTRATOR,
-          "Set the secret of a user for RocketMQ clients; generated if the body has none",
-          {"secret": "string"}),
-    ApiRoute("DELETE", "/api/users/{name}/rocketmq-secret", _clear_secret, ADMINISTRATOR,
-          "Delete the secret of a user for RocketMQ clients"),
-    ApiRoute("DELETE", "/api/users/{name}", _delete, ADMINISTRATOR,
-          "Delete a user and close its connections"),
-)  # fmt: skip

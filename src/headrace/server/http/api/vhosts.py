@@ -5,16 +5,18 @@ from __future__ import annotations
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies, stats
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ListColumns, Row, listed, reduced
+from headrace.server.http.listing import Row, listed_rows, reduced
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import (
     ADMINISTRATOR,
     ENTERS_VHOST,
     MANAGEMENT,
     SEES_VHOST,
-    ApiRoute,
+    Routes,
 )
 from headrace.server.http.sampler import window_of, with_details
+
+ROUTES = Routes()
 
 
 def _row(call: ApiRequest, vhost: Vhost) -> Row:
@@ -43,28 +45,18 @@ def _row(call: ApiRequest, vhost: Vhost) -> Row:
     return row
 
 
+@ROUTES.get("/api/vhosts", MANAGEMENT, "Vhosts visible to the user")
 async def _vhosts(call: ApiRequest) -> Reply:
-    rows = [_row(call, vhost) for vhost in call.visible_vhosts()]
-    names = {name: None for row in rows for name in row}
-    fields: ListColumns[Row] = ListColumns(
-        {name: (lambda row, name=name: row.get(name)) for name in names},  # type: ignore[misc]
-        optional=("message_stats",),
-    )
-    return await listed(call, rows, fields)
+    return await listed_rows(call, [_row(call, vhost) for vhost in call.visible_vhosts()])
 
 
-async def _vhost(call: ApiRequest) -> Reply:
-    return replies.data(reduced(call, _row(call, call.vhost)))
+@ROUTES.get("/api/vhosts/{vhost}", SEES_VHOST, "One vhost")
+async def _vhost(call: ApiRequest) -> object:
+    return reduced(call, _row(call, call.vhost))
 
 
-def _tags(given: object) -> list[str]:
-    if isinstance(given, str):
-        given = [tag.strip() for tag in given.split(",") if tag.strip()]
-    if not isinstance(given, list) or not all(isinstance(tag, str) for tag in given):
-        raise replies.bad_request("'tags' must be a string or an array of strings")
-    return given
-
-
+@ROUTES.put("/api/vhosts/{name}", ADMINISTRATOR, "Create a vhost",
+    {"description": "string", "tags": "string"})  # fmt: skip
 async def _put(call: ApiRequest) -> Reply:
     name = call.params["name"]
     broker = call.broker
@@ -73,7 +65,7 @@ async def _put(call: ApiRequest) -> Reply:
     if "description" in call.json():
         described["description"] = call.value("description", str)
     if "tags" in call.json():
-        described["tags"] = _tags(call.json()["tags"])
+        described["tags"] = call.tags()
     kind = call.value("default_queue_type", str, None)
     if kind not in (None, "", "undefined", "classic"):
         raise replies.bad_request(
@@ -92,25 +84,14 @@ async def _put(call: ApiRequest) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(call: ApiRequest) -> Reply:
-    if call.name not in call.broker.vhosts:
-        raise replies.not_found()
+@ROUTES.delete("/api/vhosts/{name}", ADMINISTRATOR, "Delete a vhost with everything in it")
+async def _delete(call: ApiRequest) -> None:
+    replies.found(call.name in call.broker.vhosts)
     call.broker.delete_vhost(call.name)
-    return replies.DONE
 
 
-async def _start(call: ApiRequest) -> Reply:
+@ROUTES.post(
+    "/api/vhosts/{vhost}/start/{node}", ENTERS_VHOST, "Start a vhost; accepted without effect"
+)
+async def _start(call: ApiRequest) -> None:
     """Vhosts of this broker always run."""
-    return replies.DONE
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/vhosts", _vhosts, MANAGEMENT, "Vhosts visible to the user"),
-    ApiRoute("GET", "/api/vhosts/{vhost}", _vhost, SEES_VHOST, "One vhost"),
-    ApiRoute("PUT", "/api/vhosts/{name}", _put, ADMINISTRATOR, "Create a vhost",
-          {"description": "string", "tags": "string"}),
-    ApiRoute("DELETE", "/api/vhosts/{name}", _delete, ADMINISTRATOR,
-          "Delete a vhost with everything in it"),
-    ApiRoute("POST", "/api/vhosts/{vhost}/start/{node}", _start, ENTERS_VHOST,
-          "Start a vhost; accepted without effect"),
-)  # fmt: skip

@@ -21,13 +21,7 @@ from headrace.server.http import stats
 from headrace.server.http.context import RABBITMQ_VERSION, ManagementContext
 from headrace.server.http.sampler import rate
 
-
-def gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value)
-
-
-def counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value)
+gauge, counter = GaugeMetricFamily, CounterMetricFamily
 
 
 def histogram(name: str, text: str, kept: Histogram) -> Metric:
@@ -252,7 +246,7 @@ def own_families(management: ManagementContext) -> Iterator[Metric]:
                 "About how long a message waits: ready messages by the rate of deliveries",
                 _wait(management))  # fmt: skip
     total = _fates(management)
-    for name in ("expired", "dropped", "dead_lettered", "returned"):
+    for name in stats.ENDS:
         yield counter(f"headrace_messages_{name}", f"Messages {name.replace('_', '-')}",
                       total[name])  # fmt: skip
     yield counter("headrace_logins_locked", "Logins refused before the password was checked",
@@ -270,8 +264,7 @@ def _wait(management: ManagementContext) -> float:
 
 
 def _fates(management: ManagementContext) -> dict[str, int]:
-    names = ("expired", "dropped", "dead_lettered", "returned")
     counters = [one.counters for vhost in management.broker.vhosts.values()
                 for one in vhost.queues.values()]  # fmt: skip
     counters += [vhost.counters.gone for vhost in management.broker.vhosts.values()]
-    return {name: sum([getattr(one, name) for one in counters]) for name in names}
+    return {name: sum([getattr(one, name) for one in counters]) for name in stats.ENDS}

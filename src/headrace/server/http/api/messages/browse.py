@@ -12,8 +12,9 @@ from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import PAGED_OUT
 from headrace.server.http import message_json, replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, Routes
+
+ROUTES = Routes()
 
 DEFAULT_COUNT = 20
 MAX_COUNT = 200
@@ -35,7 +36,8 @@ class BrowsedMessage(NamedTuple):
 def look(queue: Queue, start: int, count: int) -> list[BrowsedMessage]:
     """Ready messages from an offset on, by offset."""
     queue.dispatch()
-    levels = _levels(queue.backlog)
+    backlog = queue.backlog
+    levels = backlog.levels if isinstance(backlog, PriorityBacklog) else [backlog]
     for level in levels:
         level.head()  # brings something into memory when all of it is elsewhere
     resident = heapq.merge(*(_resident(level, start) for level in levels))
@@ -44,10 +46,6 @@ def look(queue: Queue, start: int, count: int) -> list[BrowsedMessage]:
         behind = max(start, levels[0].ready[-1].offsets[-1] + 1 if levels[0].ready else start)
         seen += islice(stored(queue, behind, settled=False), count - len(seen))
     return seen
-
-
-def _levels(backlog: Backlog | PriorityBacklog) -> list[Backlog]:
-    return backlog.levels if isinstance(backlog, PriorityBacklog) else [backlog]
 
 
 def _resident(backlog: Backlog, start: int) -> Iterator[BrowsedMessage]:
@@ -91,7 +89,11 @@ def seen_row(one: BrowsedMessage, truncate: int = MAX_PAYLOAD) -> dict[str, Any]
     }
 
 
-async def _browse(call: ApiRequest) -> Reply:
+@ROUTES.get("/api/queues/{vhost}/{name}/browse", ENTERS_VHOST,
+    "Browse messages without consuming them or marking them as redelivered",
+    query={"offset": "integer", "count": "integer", "truncate": "integer",
+           "settled": "boolean"})  # fmt: skip
+async def _browse(call: ApiRequest) -> object:
     queue = call.free_queue()
     call.check("read", "queue", queue.name)
     start, count = call.number("offset") or 0, call.number("count") or DEFAULT_COUNT
@@ -103,18 +105,9 @@ async def _browse(call: ApiRequest) -> Reply:
     else:
         seen = look(queue, start, count)
     size = MAX_PAYLOAD if truncate is None else truncate
-    shown = {
+    return {
         "items": [seen_row(one, size) for one in seen],
         "next_offset": seen[-1].offset + 1 if len(seen) == count else None,
         "messages_ready": queue.backlog.count,
         "messages_unacknowledged": queue.unacked,
     }
-    return replies.data(shown)
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/queues/{vhost}/{name}/browse", _browse, ENTERS_VHOST,
-          "Browse messages without consuming them or marking them as redelivered",
-          query={"offset": "integer", "count": "integer", "truncate": "integer",
-                 "settled": "boolean"}),
-)  # fmt: skip

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.core.queues.queue import Queue
-from headrace.server.http import replies
 from headrace.server.http.api.messages.browse import look
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
 from headrace.wire.amqp.properties import HeaderTable, headers_raw
+
+ROUTES = Routes()
 
 PER_QUEUE = 2000  # messages looked at, from the head
 SLICE = 200
@@ -77,7 +77,9 @@ async def _scan(queue: Queue, groups: dict[Cause, _DeathGroup]) -> int:
     return looked
 
 
-async def _deadletters(call: ApiRequest) -> Reply:
+@ROUTES.get("/api/deadletters", MANAGEMENT, "Dead letters by cause")
+@ROUTES.get("/api/deadletters/{vhost}", SEES_VHOST, "Dead letters of a vhost by cause")
+async def _deadletters(call: ApiRequest) -> object:
     groups: dict[Cause, _DeathGroup] = {}
     queues = [
         queue
@@ -108,11 +110,4 @@ async def _deadletters(call: ApiRequest) -> Reply:
         }
         for cause, group in sorted(groups.items(), key=lambda item: -item[1].count)
     ]
-    return replies.data({"groups": rows, "partly": partly})
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/deadletters", _deadletters, MANAGEMENT, "Dead letters by cause"),
-    ApiRoute("GET", "/api/deadletters/{vhost}", _deadletters, SEES_VHOST,
-          "Dead letters of a vhost by cause"),
-)  # fmt: skip
+    return {"groups": rows, "partly": partly}

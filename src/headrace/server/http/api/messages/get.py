@@ -10,9 +10,10 @@ from headrace.model.message import Run
 from headrace.model.unacked import SettledRange
 from headrace.server.http import message_json, replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, Routes
 from headrace.wire.amqp.content import with_delivery_count
+
+ROUTES = Routes()
 
 MAX_GET = 10_000
 MAX_GET_BYTES = 64 << 20
@@ -57,15 +58,18 @@ def _settle(queue: Queue, taken: list[SettledRange[Consumer]], ackmode: str) -> 
             queue.acknowledge(part)
 
 
-async def _get(call: ApiRequest) -> Reply:
+@ROUTES.post("/api/queues/{vhost}/{name}/get", ENTERS_VHOST,
+    "Get messages; ackmode decides whether they are requeued, removed or dead-lettered",
+    {"count": "integer", "ackmode": "string", "encoding": "string",
+     "truncate": "integer"})  # fmt: skip
+async def _get(call: ApiRequest) -> object:
     body = call.json()
-    missing = [key for key in ("count", "encoding") if key not in body]
-    if "ackmode" not in body and "requeue" not in body:
-        missing.append("ackmode")
-    if missing:
-        raise replies.bad_request(f"[{','.join(f'{{key_missing,{key}}}' for key in missing)}]")
+    ackmode_given = () if "requeue" in body else ("ackmode",)
+    replies.require(body, "count", "encoding", *ackmode_given)
     count, encoding = _count(body["count"]), body["encoding"]
-    ackmode = body.get("ackmode") or _ackmode_of(body["requeue"])
+    ackmode = body.get("ackmode")
+    if not ackmode:  # what clients sent before RabbitMQ 3.7
+        ackmode = "ack_requeue_true" if body["requeue"] in (True, "true") else "ack_requeue_false"
     if ackmode not in _ACKMODES or encoding not in ("auto", "base64"):
         raise replies.bad_request(
             f"ackmode must be one of {', '.join(_ACKMODES)}, encoding auto or base64"
@@ -82,12 +86,7 @@ async def _get(call: ApiRequest) -> Reply:
         ]
     finally:
         _settle(queue, taken, ackmode)
-    return replies.data(rows)
-
-
-def _ackmode_of(requeue: object) -> str:
-    """What clients sent before RabbitMQ 3.7."""
-    return "ack_requeue_true" if requeue in (True, "true") else "ack_requeue_false"
+    return rows
 
 
 def _count(given: object) -> int:
@@ -108,10 +107,3 @@ def _row(queue: Queue, run: Run, encoding: str, truncate: int | None) -> dict[st
         "routing_key": run.route.key,
         **row,
     }
-
-
-ROUTES = (
-    ApiRoute("POST", "/api/queues/{vhost}/{name}/get", _get, ENTERS_VHOST,
-          "Get messages; ackmode decides whether they are requeued, removed or dead-lettered",
-          {"count": "integer", "ackmode": "string", "encoding": "string", "truncate": "integer"}),
-)  # fmt: skip

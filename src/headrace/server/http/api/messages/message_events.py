@@ -13,10 +13,11 @@ from headrace.core.topics.log_topic import LogTopic
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row
-from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, Routes
 from headrace.store.topics.entry import decode_entry
 from headrace.store.topics.reads import LoadedEntries
+
+ROUTES = Routes()
 
 MAX_ENTRIES = 100_000  # looked at for one answer, about a second of work
 READ_BYTES = 1 << 20
@@ -61,7 +62,10 @@ def _ordered(found: list[tuple[int, Row]]) -> list[Row]:
     return [row for _, row in sorted(found, key=itemgetter(0))]
 
 
-async def _events(call: ApiRequest) -> Reply:
+@ROUTES.get("/api/queues/{vhost}/{name}/events", ENTERS_VHOST,
+    "History of one message; needs `headrace serve --events`",
+    query={"offset": "integer", "since_ms": "integer"})  # fmt: skip
+async def _events(call: ApiRequest) -> object:
     queue = call.free_queue()
     call.check("read", "queue", queue.name)
     offset = call.number("offset")
@@ -70,11 +74,4 @@ async def _events(call: ApiRequest) -> Reply:
     since_ms = int(call.query["since_ms"]) if call.query.get("since_ms", "").isdigit() else 0
     topic = call.vhost.topics.log.by_name.get(TOPIC)
     events, whole = ([], True) if topic is None else await _look(topic, queue, offset, since_ms)
-    return replies.data({"noted": call.vhost.events.on, "events": events, "whole": whole})
-
-
-ROUTES = (
-    ApiRoute("GET", "/api/queues/{vhost}/{name}/events", _events, ENTERS_VHOST,
-          "History of one message; needs `headrace serve --events`",
-          query={"offset": "integer", "since_ms": "integer"}),
-)  # fmt: skip
+    return {"noted": call.vhost.events.on, "events": events, "whole": whole}

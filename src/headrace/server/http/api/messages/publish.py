@@ -9,15 +9,14 @@ from typing import Any
 from headrace.config import Config
 from headrace.core.access.user import User
 from headrace.core.vhost import Vhost
-from headrace.errors import AccessRefused, HttpRefused, PreconditionFailed
+from headrace.errors import HttpRefused, PreconditionFailed
 from headrace.model.message import PublishedRun
 from headrace.server.http import replies
 from headrace.server.http.api.messages.explain_route import explain
-from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.api_request import ApiRequest, exchange_named
 from headrace.server.http.durability import until_durable, until_taken
 from headrace.server.http.message_json import read_payload, read_properties
-from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, Routes
 from headrace.server.publish_inspection import PublishInspection
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import (
@@ -27,6 +26,8 @@ from headrace.wire.amqp.properties import (
     FLAG_USER_ID,
     Properties,
 )
+
+ROUTES = Routes()
 
 CHANNEL_NUMBER = 1  # the channel number in the frames of contents made here
 _PERSISTENT = 2
@@ -61,7 +62,16 @@ def make_batches(
     )
 
 
-async def _publish(call: ApiRequest) -> Reply:
+def _largest(config: Config) -> int:
+    """Room for the largest message in base64, and for properties."""
+    return config.max_message_size * 4 // 3 + (64 << 10)
+
+
+@ROUTES.post("/api/exchanges/{vhost}/{name}/publish", ENTERS_VHOST,
+    "Publish a message; replies when it is on disk",
+    {"routing_key": "string", "payload": "string", "payload_encoding": "string",
+     "properties": "object"}, largest=_largest)  # fmt: skip
+async def _publish(call: ApiRequest) -> object:
     vhost, name = call.vhost, call.exchange_name
     body = await call.read_json()
     key = call.value("routing_key", str)
@@ -73,12 +83,8 @@ async def _publish(call: ApiRequest) -> Reply:
             f"{limits.max_message_size} (setting max_message_size)"
         )
     properties = read_properties(body.get("properties", {}))
-    call.check("write", "exchange", name)
-    exchange = vhost.get_exchange(name)
-    if exchange.internal:
-        raise AccessRefused(f"cannot publish to internal exchange '{name}'")
-    if exchange.router.kind == "topic":
-        call.user.check_topic(vhost.name, "write", name, key)
+    exchange = call.open_exchange(vhost, name)
+    call.check_key("write", vhost, name, key)
     alarm = call.broker.alarms.reason
     if alarm is not None:
         raise HttpRefused(f"publishers are blocked: {alarm}", 503, "alarm")
@@ -97,34 +103,20 @@ async def _publish(call: ApiRequest) -> Reply:
     await until_durable(call.broker, position)
     if not taken:
         raise HttpRefused("a full queue, or the engine of a topic, refused it", 503, "refused")
-    return replies.data({"routed": routed})
+    return {"routed": routed}
 
 
-def _largest(config: Config) -> int:
-    """Room for the largest message in base64, and for properties."""
-    return config.max_message_size * 4 // 3 + (64 << 10)
-
-
-async def _explain(call: ApiRequest) -> Reply:
+@ROUTES.post("/api/route", MANAGEMENT,
+    "Explain where a message would be routed; nothing is published",
+    {"vhost": "string", "exchange": "string", "routing_key": "string",
+     "properties": "object"})  # fmt: skip
+async def _explain(call: ApiRequest) -> object:
     body: Mapping[str, Any] = call.json()
     name = call.value("vhost", str, "/")
     vhost = call.broker.vhosts.get(name)
     if vhost is None or not call.sees(name):
         raise replies.not_found()
     properties = read_properties(body.get("properties", {}))
-    exchange = call.value("exchange", str, "")
-    found = vhost.get_exchange("" if exchange == "amq.default" else exchange)
+    found = vhost.get_exchange(exchange_named(call.value("exchange", str, "")))
     headers = properties.headers.as_dict() if properties.headers is not None else {}
-    return replies.data(explain(vhost, found, call.value("routing_key", str, ""), headers))
-
-
-ROUTES = (
-    ApiRoute("POST", "/api/exchanges/{vhost}/{name}/publish", _publish, ENTERS_VHOST,
-          "Publish a message; replies when it is on disk",
-          {"routing_key": "string", "payload": "string", "payload_encoding": "string",
-           "properties": "object"}, largest=_largest),
-    ApiRoute("POST", "/api/route", _explain, MANAGEMENT,
-          "Explain where a message would be routed; nothing is published",
-          {"vhost": "string", "exchange": "string", "routing_key": "string",
-           "properties": "object"}),
-)  # fmt: skip
+    return explain(vhost, found, call.value("routing_key", str, ""), headers)

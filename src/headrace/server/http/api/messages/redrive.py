@@ -13,20 +13,21 @@ from typing import Any
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
-from headrace.errors import AccessRefused, BrokerError, HttpRefused, PreconditionFailed
+from headrace.errors import BrokerError, HttpRefused, PreconditionFailed
 from headrace.model.message import PublishedRun
 from headrace.model.message import Route as Way
 from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
 from headrace.server.http.api.messages.dead_letters import death_of
 from headrace.server.http.api.messages.get import take
-from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.api_request import ApiRequest, exchange_named
 from headrace.server.http.durability import until_durable, until_taken
 from headrace.server.http.message_json import read_payload, read_properties
-from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, ApiRoute
+from headrace.server.http.router import ENTERS_VHOST, Routes
 from headrace.wire.amqp.content import body_of, make_content, properties_of, with_properties
 from headrace.wire.amqp.properties import Properties, user_id
+
+ROUTES = Routes()
 
 MAX_COUNT = 10_000
 SLICE = 100
@@ -83,7 +84,8 @@ def _destination(call: ApiRequest, source: Queue) -> _RedriveTarget:
     if vhost is None:
         raise replies.not_found()
     if exchange is not None:
-        return _to_exchange(call, vhost, exchange, key)
+        found = call.open_exchange(vhost, exchange_named(exchange))
+        return _RedriveTarget(vhost, exchange=found.name, key=key)
     if queue is None and given.get("origin") is not True:
         raise replies.bad_request("destination needs 'queue', 'exchange' or 'origin': true")
     call.user.check(vhost.name, "write", "exchange", "")
@@ -92,15 +94,6 @@ def _destination(call: ApiRequest, source: Queue) -> _RedriveTarget:
         if vhost.name == source.services.name and queue == source.name:
             raise replies.bad_request("source and destination are the same queue")
     return _RedriveTarget(vhost, queue=queue)
-
-
-def _to_exchange(call: ApiRequest, vhost: Vhost, name: str, key: str | None) -> _RedriveTarget:
-    name = "" if name == "amq.default" else name
-    call.user.check(vhost.name, "write", "exchange", name)
-    exchange = vhost.get_exchange(name)
-    if exchange.internal:
-        raise AccessRefused(f"cannot publish to internal exchange '{name}'")
-    return _RedriveTarget(vhost, exchange=name, key=key)
 
 
 def _edited(content: bytes, edit: Mapping[str, Any] | None, *, drop_history: bool) -> bytes:
@@ -163,18 +156,8 @@ async def _move_one(
     return batch.position
 
 
-@dataclass(frozen=True, slots=True)
-class _DeathFilter:
+def _cause(call: ApiRequest, source: Queue) -> dict[str, str] | None:
     """Only messages whose last death was this one; what is not given may be anything."""
-
-    wanted: Mapping[str, str]
-
-    def fits(self, content: bytes) -> bool:
-        death = death_of(content)
-        return death is not None and all(death.get(key) == one for key, one in self.wanted.items())
-
-
-def _cause(call: ApiRequest, source: Queue) -> _DeathFilter | None:
     given = call.value("cause", dict, None)
     if given is None:
         return None
@@ -184,13 +167,13 @@ def _cause(call: ApiRequest, source: Queue) -> _DeathFilter | None:
     if source.settings.delivery_limit is not None:
         # To be passed over counts as a delivery, and too many of them end in another queue.
         raise replies.bad_request("a queue with a delivery limit cannot be moved by cause")
-    return _DeathFilter({names[key]: one for key, one in given.items()})
+    return {names[key]: one for key, one in given.items()}
 
 
 class _HeadScan:
     """Messages from the head that fit; the others return to their places."""
 
-    def __init__(self, source: Queue, cause: _DeathFilter | None) -> None:
+    def __init__(self, source: Queue, cause: dict[str, str] | None) -> None:
         self._source = source
         self._cause = cause
         self._aside: list[SettledRange[Consumer]] = []
@@ -200,10 +183,16 @@ class _HeadScan:
             taken = take(self._source, 1)
             if not taken:
                 return None
-            if self._cause is None or self._cause.fits(taken[0].run.contents[0]):
+            if self._fits(taken[0].run.contents[0]):
                 return taken[0]
             self._aside += taken
         return None
+
+    def _fits(self, content: bytes) -> bool:
+        if self._cause is None:
+            return True
+        death = death_of(content)
+        return death is not None and self._cause.items() <= death.items()
 
     def close(self) -> None:
         if self._aside:
@@ -211,7 +200,11 @@ class _HeadScan:
             self._aside = []
 
 
-async def _move(call: ApiRequest) -> Reply:
+@ROUTES.post("/api/queues/{vhost}/{name}/move", ENTERS_VHOST,
+    "Move messages from the head of a queue to a queue, an exchange or their original queue",
+    {"destination": "object", "count": "integer", "first_offset": "integer", "edit": "object",
+     "drop_history": "boolean", "cause": "object"})  # fmt: skip
+async def _move(call: ApiRequest) -> object:
     source = call.free_queue()
     call.check("read", "queue", source.name)
     to = _destination(call, source)
@@ -224,7 +217,7 @@ async def _move(call: ApiRequest) -> Reply:
         moved, stuck = await _moved(call, taking, to, min(count, MAX_COUNT))
     finally:
         taking.close()
-    return replies.data({"moved": moved, "left": source.backlog.count, "stopped": stuck})
+    return {"moved": moved, "left": source.backlog.count, "stopped": stuck}
 
 
 async def _moved(
@@ -261,11 +254,3 @@ async def _moved(
             await until_durable(call.broker, position)
     await until_durable(call.broker, position)
     return moved, None
-
-
-ROUTES = (
-    ApiRoute("POST", "/api/queues/{vhost}/{name}/move", _move, ENTERS_VHOST,
-          "Move messages from the head of a queue to a queue, an exchange or their original queue",
-          {"destination": "object", "count": "integer", "first_offset": "integer",
-           "edit": "object", "drop_history": "boolean", "cause": "object"}),
-)  # fmt: skip
