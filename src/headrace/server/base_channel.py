@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,8 +11,12 @@ from typing import NamedTuple, Protocol
 from headrace.core.loop_turn import LoopTurn, Steps
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
-from headrace.errors import PreconditionFailed
-from headrace.model.message import Run
+from headrace.core.reply_to import ReplyAddress
+from headrace.core.vhost import Vhost
+from headrace.errors import NotAllowed, PreconditionFailed
+from headrace.model.message import PublishedRun, Run
+from headrace.model.names import generated_consumer_tag
+from headrace.model.queue_arguments import consumer_priority
 from headrace.model.unacked import Lease, SettledRange, Unacked
 from headrace.wire.amqp.content import with_delivery_count
 
@@ -19,6 +24,7 @@ OUT_HIGH = 1 << 20  # bytes collected for one socket in one turn before consumer
 SETTLE_AT_ONCE = 64  # leases
 HELD_LIMIT = 16 << 20  # bytes a channel holds unacknowledged in memory; more is only stored
 UNLIMITED = 1024  # messages handed to a consumer without a limit before others get a look
+Parts = list[SettledRange[Consumer]]
 
 
 class OutputWaiter(Protocol):
@@ -68,6 +74,13 @@ class SessionOutput:
             one.mark()
 
 
+class ChannelConnection(Protocol):
+    """The connection of a channel, which owns its consumers and exclusive queues."""
+
+    @property
+    def open_vhost(self) -> Vhost: ...
+
+
 class ChannelStatus(NamedTuple):
     """What the management API shows of confirms, transactions and the shared prefetch."""
 
@@ -85,9 +98,10 @@ class BaseChannel:
     """Consumers and unsettled deliveries, by tag. A protocol's channel adds how they are sent."""
 
     output: SessionOutput
-    connection: object  # the owner of exclusive queues and consumers
+    connection: ChannelConnection
     closing: bool = False
     consumers: dict[str, Consumer] = field(default_factory=dict)
+    reply_address: ReplyAddress | None = None  # its consumer is none of a queue
     unacked: Unacked[Consumer] = field(default_factory=Unacked)
     unacked_count: int = 0  # unacknowledged deliveries to consumers (gets do not count)
     unacked_bytes: int = 0
@@ -103,6 +117,48 @@ class BaseChannel:
     delivered_no_ack: int = 0
     redelivered: int = 0
     acked: int = 0
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def free_tag(self, wanted: str) -> str:
+        """The wanted consumer tag, or a new one; NotAllowed when it is in use."""
+        replies = self.reply_address
+        if wanted in self.consumers or (replies is not None and replies.consumer_tag == wanted):
+            raise NotAllowed(f"attempt to reuse consumer tag '{wanted}'")
+        return wanted or generated_consumer_tag(os.urandom(16))
+
+    def consume(
+        self, queue: Queue, tag: str, arguments: Mapping[str, object], *, no_ack: bool, alone: bool
+    ) -> None:
+        """Subscribe a consumer; ``alone``: it wants to be the only one of the queue."""
+        consumer = Consumer(
+            queue,
+            self,
+            tag,
+            no_ack=no_ack,
+            exclusive=alone,
+            prefetch=self.default_prefetch,
+            priority=consumer_priority(arguments),
+            arguments=arguments,
+        )
+        queue.subscribe(consumer)
+        self.consumers[tag] = consumer
+
+    def consume_replies(self, tag: str, *, no_ack: bool) -> None:
+        """Direct reply-to: what is sent to a new address arrives here, through no queue."""
+        if not no_ack:
+            raise PreconditionFailed("reply consumer cannot acknowledge")
+        if self.reply_address is not None:
+            raise PreconditionFailed("reply consumer already set")
+        self.reply_address = ReplyAddress(tag, self.deliver_reply)
+        self.connection.open_vhost.replies.add(self.reply_address)
+        self.connection.open_vhost.routes.changed()
+
+    def close_reply_address(self) -> None:
+        if self.reply_address is not None:
+            self.connection.open_vhost.replies.remove(self.reply_address)
+            self.connection.open_vhost.routes.changed()
+            self.reply_address = None
 
     # -- giving out -----------------------------------------------------------------------------
 
@@ -171,9 +227,7 @@ class BaseChannel:
         """Acknowledge every outstanding tag up to ``tag`` (0 = all)."""
         self._settle_upto(tag, self._acknowledge)
 
-    def _settle_upto(
-        self, tag: int, settle: Callable[[list[SettledRange[Consumer]]], None]
-    ) -> None:
+    def _settle_upto(self, tag: int, settle: Callable[[Parts], None]) -> None:
         """Settle what is outstanding; if that is very much, over several loop turns."""
         last = self.delivery_tag  # what is delivered from now on is not meant
         parts = self.unacked.take_upto(tag, SETTLE_AT_ONCE)
@@ -181,14 +235,15 @@ class BaseChannel:
         if len(parts) == SETTLE_AT_ONCE:
             self.output.turn.run(self._settle_rest(tag or last, settle))
 
-    def _settle_rest(
-        self, tag: int, settle: Callable[[list[SettledRange[Consumer]]], None]
-    ) -> Steps:
+    def _settle_rest(self, tag: int, settle: Callable[[Parts], None]) -> Steps:
         while parts := self.unacked.take_oldest(tag, SETTLE_AT_ONCE):
             settle(parts)
             yield
 
-    def _acknowledge(self, parts: list[SettledRange[Consumer]]) -> None:
+    def _take_these(self, tags: Iterable[tuple[int, int]]) -> Parts:
+        return [part for start, stop in tags for part in self.unacked.take_between(start, stop)]
+
+    def _acknowledge(self, parts: Parts) -> None:
         self._credit()
         for part in parts:
             self.release_credit(part)
@@ -217,10 +272,9 @@ class BaseChannel:
 
     def reject_these(self, tags: Iterable[tuple[int, int]], *, requeue: bool) -> None:
         """Requeue or drop the unacked messages in ranges of tags, stops exclusive."""
-        parts = [part for start, stop in tags for part in self.unacked.take_between(start, stop)]
-        self._return(parts, requeue=requeue)
+        self._return(self._take_these(tags), requeue=requeue)
 
-    def _return(self, parts: list[SettledRange[Consumer]], *, requeue: bool) -> None:
+    def _return(self, parts: Parts, *, requeue: bool) -> None:
         if not requeue:
             self._credit()
         self.return_to_queues(parts, requeue=requeue)
@@ -228,7 +282,7 @@ class BaseChannel:
             self._credit()
 
     def return_to_queues(self, parts: Iterable[SettledRange[Consumer]], *, requeue: bool) -> None:
-        by_queue: dict[Queue, list[SettledRange[Consumer]]] = {}
+        by_queue: dict[Queue, Parts] = {}
         for part in parts:
             self.release_credit(part)
             by_queue.setdefault(part.owner.queue, []).append(part)
@@ -238,7 +292,7 @@ class BaseChannel:
             else:
                 queue.reject(members)
 
-    def expire(self, lease: Lease[Consumer]) -> list[SettledRange[Consumer]]:
+    def expire(self, lease: Lease[Consumer]) -> Parts:
         """The queue's ack time-out takes a lease back."""
         parts = self.unacked.expire(lease)
         for part in parts:
@@ -270,6 +324,18 @@ class BaseChannel:
                 consumer.queue.mark()
 
     # -- what a protocol adds -------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, run: Run) -> None:
+        """Send the messages to the client."""
+        raise NotImplementedError
+
+    def deliver_reply(self, batch: PublishedRun) -> None:
+        """An answer to this channel's direct reply-to address."""
+        raise NotImplementedError
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The queue is gone, and with it the consumer."""
+        raise NotImplementedError
 
     def status(self) -> ChannelStatus:
         return ChannelStatus()

@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -154,11 +154,7 @@ class BaseSession:
 
     # -- login ----------------------------------------------------------------------------------
 
-    def wait_for(
-        self,
-        login: Coroutine[Any, Any, T],
-        then: Callable[[T | BrokerError], None],
-    ) -> None:
+    def wait_for(self, login: Awaitable[T], then: Callable[[T | BrokerError], None]) -> None:
         """Wait for work away from the loop, such as a login; ``then`` gets the result or the error.
 
         The peer's next requests wait until then.
@@ -167,11 +163,7 @@ class BaseSession:
         self.transport.pause_reading("login")
         self.login = self.broker.loop.create_task(self._wait_for(login, then))
 
-    async def _wait_for(
-        self,
-        login: Coroutine[Any, Any, T],
-        then: Callable[[T | BrokerError], None],
-    ) -> None:
+    async def _wait_for(self, login: Awaitable[T], then: Callable[[T | BrokerError], None]) -> None:
         try:
             outcome: T | BrokerError = await login
         except BrokerError as error:

@@ -308,7 +308,7 @@ def links(site: Site) -> Iterator[dict[bool, Link]]:
     """One that signs, and one that does not."""
 
     def prepare(broker: Broker) -> None:
-        broker.users.set_tags(USER, ("administrator",))
+        broker.users.store_user(USER, None, ("administrator",))
         broker.users.set_secret(USER, SECRET)
 
     site.allow_everything()
@@ -321,7 +321,7 @@ def links(site: Site) -> Iterator[dict[bool, Link]]:
 @pytest.fixture
 def case(site: Site, links: dict[bool, Link]) -> Iterator[Case]:
     site.allow_everything()
-    site.do(lambda broker: broker.users.set_tags(USER, ("administrator",)))
+    site.do(lambda broker: broker.users.store_user(USER, None, ("administrator",)))
     found = Case(links[True])
     found.prepare()
     yield found
@@ -350,14 +350,14 @@ def test_a_request_is_done_with_the_actions_it_needs_and_refused_without(
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_request_needs_no_more_than_its_rule_says(site: Site, case: Case, name: str) -> None:
-    site.do(lambda broker: broker.users.set_tags(USER, RULES[name].tags))
+    site.do(lambda broker: broker.users.store_user(USER, None, RULES[name].tags))
     MATRIX.check_exact_needs(site, case, name)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_request_that_needs_a_tag_is_refused_without(site: Site, case: Case, name: str) -> None:
     rule = RULES[name]
-    site.do(lambda broker: broker.users.set_tags(USER, ()))
+    site.do(lambda broker: broker.users.store_user(USER, None, ()))
 
     text = refusal(rule, case)
 

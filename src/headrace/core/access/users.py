@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from operator import attrgetter
+from typing import Protocol, TypeVar
 
 from headrace.core.access import audit
 from headrace.core.access.limits import USER_LIMITS, VHOST_LIMITS, checked_limit
@@ -35,6 +36,8 @@ from headrace.store.api.rows import (
 )
 
 logger = logging.getLogger(__name__)
+K = TypeVar("K", bound=tuple[str, ...])
+R = TypeVar("R", PermissionRow, TopicPermissionRow)
 
 ADMINISTRATOR = "administrator"
 MAX_NAME = 255
@@ -160,10 +163,8 @@ class Users:
         """Remove the user with its permissions and limits; its connections are closed."""
         account = self.get_user(name)
         del self._accounts[name]
-        for key in [key for key in self._permissions if key[0] == name]:
-            del self._permissions[key]
-        for where in [where for where in self._topics if where[0] == name]:
-            del self._topics[where]
+        _forget(self._permissions, 0, name)
+        _forget(self._topics, 0, name)
         self._user_limits.pop(name, None)
         self.secrets.forget(name)
         self._storage.delete(_user_row(account))
@@ -178,12 +179,8 @@ class Users:
 
     def permissions(self, user: str | None = None, vhost: str | None = None) -> list[PermissionRow]:
         """Those of a user, of a vhost, of both, or all."""
-        found = [
-            row
-            for row in self._permissions.values()
-            if user in (None, row.user) and vhost in (None, row.vhost)
-        ]
-        return sorted(found, key=lambda row: (row.user, row.vhost))
+        found = _matching(self._permissions.values(), user, vhost)
+        return sorted(found, key=attrgetter("user", "vhost"))
 
     def set_permissions(self, user: str, vhost: str, configure: str, write: str, read: str) -> bool:
         """Give rights in a vhost; True when the user had none there."""
@@ -211,12 +208,8 @@ class Users:
     def topic_permissions(
         self, user: str | None = None, vhost: str | None = None
     ) -> list[TopicPermissionRow]:
-        found = [
-            row
-            for row in self._topics.values()
-            if user in (None, row.user) and vhost in (None, row.vhost)
-        ]
-        return sorted(found, key=lambda row: (row.user, row.vhost, row.exchange))
+        found = _matching(self._topics.values(), user, vhost)
+        return sorted(found, key=attrgetter("user", "vhost", "exchange"))
 
     def set_topic_permissions(
         self, user: str, vhost: str, exchange: str, write: str, read: str
@@ -413,10 +406,8 @@ class Users:
 
     def forget_vhost(self, vhost: str) -> None:
         """The vhost is gone, and with it what was allowed in it."""
-        for key in [key for key in self._permissions if key[1] == vhost]:
-            del self._permissions[key]
-        for where in [where for where in self._topics if where[1] == vhost]:
-            del self._topics[where]
+        _forget(self._permissions, 1, vhost)
+        _forget(self._topics, 1, vhost)
         self._present.clear()
 
     def close(self) -> None:
@@ -431,6 +422,16 @@ def _topic_permissions(row: TopicPermissionRow) -> TopicPermissions:
     return TopicPermissions(
         expanded(row.write, row.user, row.vhost), expanded(row.read, row.user, row.vhost)
     )
+
+
+def _forget(kept: dict[K, R], part: int, name: str) -> None:
+    """Drop what has the name in this part of its key."""
+    for key in [key for key in kept if key[part] == name]:
+        del kept[key]
+
+
+def _matching(rows: Iterable[R], user: str | None, vhost: str | None) -> list[R]:
+    return [one for one in rows if user in (None, one.user) and vhost in (None, one.vhost)]
 
 
 def _some(

@@ -197,7 +197,7 @@ class ExchangeBridge:
         name = topic_exchange_name(topic)
         exchange = self._exchanges.get(name)
         if exchange is None or exchange.kind != X_TOPIC:
-            exchange = Exchange(name, X_TOPIC, durable=durable, arguments=arguments)
+            exchange = Exchange(name, X_TOPIC, durable=durable, arguments=arguments or {})
             self._exchanges[name] = exchange
         exchange.sink = sink
         exchange.is_tailed = is_tailed

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.core.access.user import User
 from headrace.core.queues.consumer import Consumer
-from headrace.core.reply_to import ReplyAddress
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed
 from headrace.model.message import PublishedRun, Route, Run
@@ -54,7 +53,6 @@ class Channel(BaseChannel):
         "last_queue",
         "number",
         "owner",
-        "reply_address",
         "transaction",
     )
 
@@ -65,7 +63,6 @@ class Channel(BaseChannel):
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
         self.last_queue: str | None = None
-        self.reply_address: ReplyAddress | None = None
 
     def queue_name(self, name: str) -> str:
         """The empty name means the queue declared last on this channel."""
@@ -215,13 +212,6 @@ class Channel(BaseChannel):
         self.drop_consumers()
         self.unacked.count -= sum(part.count for part in taken)
         self.return_to_queues(taken, requeue=True)
-
-    def close_reply_address(self) -> None:
-        if self.reply_address is not None:
-            vhost = self.owner.open_vhost
-            vhost.replies.remove(self.reply_address)
-            vhost.routes.changed()
-            self.reply_address = None
 
 
 def _wire(route: Route) -> tuple[bytes, bytes]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from headrace.core.queues.consumer import Consumer
-from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
-from headrace.errors import NotAllowed, PreconditionFailed, Unsupported
-from headrace.model.names import generated_consumer_tag
-from headrace.model.queue_arguments import consumer_priority
+from headrace.core.reply_to import PSEUDO_QUEUE
+from headrace.errors import Unsupported
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.session import Session
 from headrace.wire.amqp import methods as m
@@ -28,47 +25,19 @@ def _qos(session: Session, channel: Channel, method: m.BasicQos) -> None:
 
 
 def _consume(session: Session, channel: Channel, method: m.BasicConsume) -> None:
-    tag = method.consumer_tag or generated_consumer_tag(os.urandom(16))
-    replies = channel.reply_address
-    if tag in channel.consumers or (replies is not None and replies.consumer_tag == tag):
-        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    tag = channel.free_tag(method.consumer_tag)
     if method.queue == PSEUDO_QUEUE:
-        _consume_replies(session, channel, method, tag)
+        channel.consume_replies(tag, no_ack=method.no_ack)
     else:
-        _consume_queue(session, channel, method, tag)
+        vhost, name = session.open_vhost, channel.queue_name(method.queue)
+        session.check("read", "queue", name)
+        queue = vhost.get_queue_for(name, session)
+        if channel.prefetch and queue.settings.queue_type == "quorum":
+            raise Unsupported(f"queue '{name}' in vhost '{vhost.name}' does not support global qos")
+        no_ack, alone = method.no_ack, method.exclusive
+        channel.consume(queue, tag, method.arguments, no_ack=no_ack, alone=alone)
     if not method.nowait:
         session.send(channel.number, m.BasicConsumeOk(consumer_tag=tag))
-
-
-def _consume_replies(session: Session, channel: Channel, method: m.BasicConsume, tag: str) -> None:
-    if not method.no_ack:
-        raise PreconditionFailed("reply consumer cannot acknowledge")
-    if channel.reply_address is not None:
-        raise PreconditionFailed("reply consumer already set")
-    channel.reply_address = ReplyAddress(tag, channel.deliver_reply)
-    session.open_vhost.replies.add(channel.reply_address)
-    session.open_vhost.routes.changed()
-
-
-def _consume_queue(session: Session, channel: Channel, method: m.BasicConsume, tag: str) -> None:
-    vhost = session.open_vhost
-    name = channel.queue_name(method.queue)
-    session.check("read", "queue", name)
-    queue = vhost.get_queue_for(name, session)
-    if channel.prefetch and queue.settings.queue_type == "quorum":
-        raise Unsupported(f"queue '{name}' in vhost '{vhost.name}' does not support global qos")
-    consumer = Consumer(
-        queue,
-        channel,
-        tag,
-        no_ack=method.no_ack,
-        exclusive=method.exclusive,
-        prefetch=channel.default_prefetch,
-        priority=consumer_priority(method.arguments),
-        arguments=method.arguments,
-    )
-    queue.subscribe(consumer)
-    channel.consumers[tag] = consumer
 
 
 def _cancel(session: Session, channel: Channel, method: m.BasicCancel) -> None:

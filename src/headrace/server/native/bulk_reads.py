@@ -51,7 +51,9 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
         partial(engine_bulk.bounds, engine, one) for one, engine in found if engine is not None
     ]
     # What weaker levels have confirmed is readable with the next sync, not before.
-    then = answer_with(session, channel, request, lambda rows: {"rows": rows, **more})
+    then: Then[list[dict[str, object]]] = answer_with(
+        session, channel, request, lambda rows: {"rows": rows, **more}
+    )
     session.broker.storage.when_synced(lambda: collect([stored, *calls], then))
 
 

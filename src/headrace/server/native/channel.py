@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
-from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
+from headrace.core.reply_to import PSEUDO_QUEUE
 from headrace.core.topics.async_engine import CancelRead
 from headrace.errors import AccessRefused, BrokerError, NotFound
 from headrace.model.message import PublishedRun, Run
@@ -38,13 +38,12 @@ class ChannelRead(NamedTuple):
 class Channel(BaseChannel):
     """State of one open channel. Also the core's Subscriber for its consumers."""
 
-    __slots__ = ("_ids", "_tags", "number", "owner", "reply_address", "waiting")
+    __slots__ = ("_ids", "_tags", "number", "owner", "waiting")
 
     def __init__(self, owner: Session, number: int | str) -> None:
         super().__init__(owner.output, owner)
         self.owner = owner
         self.number = number
-        self.reply_address: ReplyAddress | None = None
         self.prefetch = MAX_HELD
         self._ids: dict[Queue, dict[int, str]] = {}  # by offset
         self._tags: dict[Queue, dict[str, int]] = {}  # by message id, as delivered
@@ -169,13 +168,6 @@ class Channel(BaseChannel):
             del self._ids[queue], self._tags[queue]
 
     # -- life -----------------------------------------------------------------------------------
-
-    def close_reply_address(self) -> None:
-        if self.reply_address is not None:
-            vhost = self.owner.open_vhost
-            vhost.replies.remove(self.reply_address)
-            vhost.routes.changed()
-            self.reply_address = None
 
     def release(self) -> None:
         self.closing = True

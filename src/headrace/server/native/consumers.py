@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 from headrace.core.queues.consumer import Consumer
-from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
+from headrace.core.reply_to import PSEUDO_QUEUE
 from headrace.core.topics.engine_confirms import when_all_done
 from headrace.errors import (
     BrokerError,
     EngineUnavailable,
-    NotAllowed,
     NotFound,
     PreconditionFailed,
     ResourceError,
 )
-from headrace.model.names import generated_consumer_tag
-from headrace.model.queue_arguments import consumer_priority
 from headrace.server.native.channel import Channel
 from headrace.server.native.checks import checked_arguments
 from headrace.server.native.publisher import PublishedCounts
@@ -62,43 +57,16 @@ def _answer_publish(session: Session, request: Request, published: PublishedCoun
 
 def _consume(session: Session, channel: Channel, request: Request) -> None:
     name = request.text("queue")
-    tag = request.name("consumer_tag", "") or generated_consumer_tag(os.urandom(16))
-    replies = channel.reply_address
-    if tag in channel.consumers or (replies is not None and replies.consumer_tag == tag):
-        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    tag, no_ack = channel.free_tag(request.name("consumer_tag", "")), request.flag("auto_ack")
     if name == PSEUDO_QUEUE:
-        _consume_replies(session, channel, request, tag)
+        channel.consume_replies(tag, no_ack=no_ack)
     else:
-        _consume_queue(session, channel, request, tag)
+        arguments = checked_arguments(request)
+        session.check("read", "queue", name)
+        queue = session.open_vhost.get_queue_for(name, session)
+        alone = request.flag("exclusive")
+        channel.consume(queue, tag, arguments, no_ack=no_ack, alone=alone)
     session.respond(request, consumer_tag=tag)
-
-
-def _consume_replies(session: Session, channel: Channel, request: Request, tag: str) -> None:
-    if not request.flag("auto_ack"):
-        raise PreconditionFailed("reply consumer cannot acknowledge")
-    if channel.reply_address is not None:
-        raise PreconditionFailed("reply consumer already set")
-    channel.reply_address = ReplyAddress(tag, channel.deliver_reply)
-    session.open_vhost.replies.add(channel.reply_address)
-    session.open_vhost.routes.changed()
-
-
-def _consume_queue(session: Session, channel: Channel, request: Request, tag: str) -> None:
-    name, arguments = request.text("queue"), checked_arguments(request)
-    session.check("read", "queue", name)
-    queue = session.open_vhost.get_queue_for(name, session)
-    consumer = Consumer(
-        queue,
-        channel,
-        tag,
-        no_ack=request.flag("auto_ack"),
-        exclusive=request.flag("exclusive"),
-        prefetch=channel.default_prefetch,
-        priority=consumer_priority(arguments),
-        arguments=arguments,
-    )
-    queue.subscribe(consumer)
-    channel.consumers[tag] = consumer
 
 
 def _cancel(session: Session, channel: Channel, request: Request) -> None:

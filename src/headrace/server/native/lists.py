@@ -48,7 +48,7 @@ def _exchanges(vhost: Vhost) -> Iterator[Row]:
 def _bindings(vhost: Vhost) -> Iterator[Row]:
     for source, exchange in sorted(vhost.exchanges.items()):
         for binding in exchange.bindings:
-            row = {
+            row: dict[str, object] = {
                 "source": source,
                 "destination": binding.target.name,
                 "destination_type": destination_type(binding.target),

@@ -103,7 +103,6 @@ def test_what_is_not_there_cannot_be_changed(users: Users) -> None:
     for attempt in (
         lambda: users.get_user("nobody"),
         lambda: users.delete_user("nobody"),
-        lambda: users.set_tags("nobody", ()),
         lambda: users.set_permissions("nobody", "/", "", "", ""),
         lambda: users.set_permissions("ann", "nowhere", "", "", ""),
         lambda: users.clear_permissions("ann", "/"),
@@ -244,7 +243,7 @@ def test_every_change_reaches_the_connections_of_the_user(broker: Broker) -> Non
     users.set_permissions("ann", "/", "a", "b", "c")
     users.set_topic_permissions("ann", "/", "ex", "a", "b")
     users.set_user_limit("ann", "max-channels", 2)
-    users.set_tags("ann", ["monitoring"])
+    users.store_user("ann", None, ["monitoring"])
     users.clear_permissions("ann", "/")
     users.delete_user("ann")
 
