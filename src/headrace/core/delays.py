@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from uuid import uuid4
 
 from headrace.core.exchange import Exchange
 from headrace.core.routes import Routes
@@ -85,9 +84,10 @@ class DelayedMessageQueue:
         if not batch.persistent or not self._exchange.durable or log is None:
             return None, 0
         if self.number is None:
-            self.number = self._new_number()
-            if self.number is None:
+            row = self._services.storage.new_destination(self._services.name, self.name)
+            if row is None:
                 return None, 0
+            self.number = row.id
         offset = self._next_offset
         self._next_offset += 1
         position = log.append(
@@ -100,14 +100,6 @@ class DelayedMessageQueue:
             level=DurabilityLevel.FSYNC,
         )
         return offset, position
-
-    def _new_number(self) -> int | None:
-        """The number of these messages in the log."""
-        storage = self._services.storage
-        number = storage.new_queue_number()
-        if number is not None:
-            storage.save(QueueRow(number, uuid4().hex, self._services.name, self.name))
-        return number
 
     def restore(self) -> None:
         """Wait again after a restart; what is overdue is published at once, in order."""
@@ -129,7 +121,7 @@ class DelayedMessageQueue:
                     ttl_ms=stored.ttl_ms,
                 )
                 for offset, content in zip(stored.offsets, stored.contents, strict=True):
-                    delay = -_raw_delay(properties_of(content))
+                    delay = -_delay_of(properties_of(content))
                     self._wait(batch, content, offset, stored.time + delay + since_wall)
 
     def _due(self, batch: PublishedRun, content: bytes, offset: int | None) -> None:
@@ -197,12 +189,8 @@ class DelayedExchanges:
                 storage.log.space.delete_queue(delayed.number)
 
 
-def _raw_delay(properties: Properties) -> int:
-    value = properties.headers.get("x-delay") if properties.headers else None
-    return value if isinstance(value, int) else 0
-
-
 def _delay_of(properties: Properties) -> int:
+    """In ms, as the publisher gave it; below 0: of one that waits or has waited."""
     value = properties.headers.get("x-delay") if properties.headers else None
     if isinstance(value, str):
         value = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else 0

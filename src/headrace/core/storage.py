@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
+from uuid import uuid4
 
 from headrace.core.clock import Timers
 from headrace.core.loop_turn import Flushable, LoopTurn
 from headrace.store.api.message_log import DurabilityLevel, MessageLog
 from headrace.store.api.metadata import Metadata
-from headrace.store.api.rows import CursorRow, RetryRow, Row
+from headrace.store.api.rows import CursorRow, QueueRow, RetryRow, Row
 from headrace.store.paging_files import Scratch
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,15 @@ class Storage:
         number = self._next_queue
         self._next_queue += 1
         return number
+
+    def new_destination(self, vhost: str, name: str) -> QueueRow | None:
+        """What has messages in the log and is no queue; None when nothing is stored."""
+        number = self.new_queue_number()
+        if number is None:
+            return None
+        row = QueueRow(number, uuid4().hex, vhost, name)
+        self.save(row)
+        return row
 
     @property
     def issued(self) -> int:

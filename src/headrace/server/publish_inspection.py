@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from headrace.cache import BoundedCache
 from headrace.core.access.user import User
 from headrace.core.reply_to import PSEUDO_QUEUE
 from headrace.core.vhost import Vhost
@@ -49,7 +50,7 @@ class PublishInspection:
 
     def __init__(self, source: PublishSource) -> None:
         self._source = source
-        self._by_headers: dict[tuple[str, str, bytes], Route] = {}
+        self._by_headers: BoundedCache[tuple[str, str, bytes], Route] = BoundedCache(MAX_CACHED)
 
     def forget(self) -> None:
         """Routes or permissions changed."""
@@ -170,9 +171,7 @@ class PublishInspection:
         if found is None:
             headers = HeaderTable(raw).as_dict()
             found = self._source.open_vhost.routes.find(route.exchange, [route.key], headers)
-            if len(self._by_headers) >= MAX_CACHED:
-                self._by_headers.clear()
-            self._by_headers[identity] = found
+            self._by_headers.keep(identity, found)
         return found
 
 

@@ -11,7 +11,6 @@ import os
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from uuid import uuid4
 
 from headrace.core.clock import Timer
 from headrace.core.loop_turn import Steps
@@ -212,10 +211,8 @@ class StagedBatches:
     def _row(self, query: str) -> QueueRow:
         row = self._rows.get(query)
         if row is None:
-            number = self._storage.new_queue_number()
-            assert number is not None, "numbers are given as long as there is a log"
-            row = QueueRow(number, uuid4().hex, self._vhost, NAME_PREFIX + query)
-            self._storage.save(row)
+            row = self._storage.new_destination(self._vhost, NAME_PREFIX + query)
+            assert row is not None, "numbers are given as long as there is a log"
             self._rows[query] = row
         return row
 

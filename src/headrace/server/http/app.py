@@ -25,7 +25,6 @@ from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.auth import COOKIE
 from headrace.server.http.context import ManagementContext
 from headrace.server.http.durability import until_durable
-from headrace.server.http.replies import Reply
 from headrace.server.http.route_table import TABLE
 from headrace.server.http.router import ApiRoute, values_of
 
@@ -87,7 +86,7 @@ class Application:
 
     # -- the way of a request -------------------------------------------------------------------
 
-    async def _answer(self, request: Request) -> Reply:
+    async def _answer(self, request: Request) -> replies.Reply:
         self._check_host(request)
         self._check_origin(request)
         raw_path = request.scope["raw_path"].decode("ascii")
@@ -116,7 +115,7 @@ class Application:
             found = await route.handler(call)
         if request.method not in SAFE_METHODS:
             await until_durable(self._management.broker)
-        return found if isinstance(found, Reply) else replies.of(found)
+        return found if isinstance(found, replies.Reply) else replies.of(found)
 
     async def _user(self, request: Request) -> tuple[User, str | None]:
         """The user, and the session's token when it is the page that asks."""
@@ -143,13 +142,13 @@ class Application:
             raise HttpRefused("the header x-csrf-token is missing or wrong", 403, "csrf")
         return user, token
 
-    def _refused(self, request: Request, error: BrokerError) -> Reply:
+    def _refused(self, request: Request, error: BrokerError) -> replies.Reply:
         reply = replies.refusal(error)
         if not isinstance(error, LoginRefused) or _is_script(request.headers):
             return reply
         # A browser would ask for a password by itself; the page asks in its own way.
         challenge = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
-        return Reply(reply.status, reply.body, reply.content_type, challenge)
+        return replies.Reply(reply.status, reply.body, reply.content_type, challenge)
 
     # -- checks ---------------------------------------------------------------------------------
 
@@ -183,7 +182,7 @@ class Application:
         return min(config.http_max_body, route.largest(config))
 
 
-def _response(reply: Reply, headers: dict[str, str]) -> Response:
+def _response(reply: replies.Reply, headers: dict[str, str]) -> Response:
     body = reply.body
     if isinstance(body, list):
         size = sum(map(len, body))

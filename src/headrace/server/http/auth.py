@@ -19,7 +19,6 @@ from headrace.errors import LoginLocked, LoginRefused
 from headrace.model.passwords import PasswordHash
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ANYBODY, ENTER, MANAGEMENT, AccessRule, Routes, has_tag
 
 ROUTES = Routes()
@@ -167,7 +166,7 @@ def _shown(user: User, session: PageSession | None) -> dict[str, object]:
 @ROUTES.post(
     "/api/login", ANYBODY, "Log in to the page", {"username": "string", "password": "string"}
 )
-async def _login(call: ApiRequest) -> Reply:
+async def _login(call: ApiRequest) -> replies.Reply:
     name, password = _form_credentials(call)
     user = await login(call.broker, name, password, call.peer)
     if not has_tag(user.tags, "management"):
@@ -176,14 +175,14 @@ async def _login(call: ApiRequest) -> Reply:
     token, session = call.management.sessions.begin(user.name, kept)
     reply = replies.data(_shown(user, session))
     cookie = {"set-cookie": _cookie(call, token, int(MAX_SECONDS))}
-    return Reply(reply.status, reply.body, reply.content_type, cookie)
+    return replies.Reply(reply.status, reply.body, reply.content_type, cookie)
 
 
 @ROUTES.delete("/api/login", MANAGEMENT, "Log out of the page")
-async def _logout(call: ApiRequest) -> Reply:
+async def _logout(call: ApiRequest) -> replies.Reply:
     if call.session is not None:
         call.management.sessions.end(call.session)
-    return Reply(204, headers={"set-cookie": _cookie(call, "", 0)})
+    return replies.Reply(204, headers={"set-cookie": _cookie(call, "", 0)})
 
 
 @ROUTES.get("/api/session", MANAGEMENT, "The logged-in user and the CSRF token")

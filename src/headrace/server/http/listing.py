@@ -18,7 +18,6 @@ from headrace.errors import HttpRefused, PreconditionFailed
 from headrace.model.patterns import compile_pattern
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
 
 T = TypeVar("T")
 Row = dict[str, object]
@@ -86,12 +85,12 @@ class _RowColumns(ListColumns[Row]):
         return thing  # what is not wanted is left out later
 
 
-async def listed_rows(call: ApiRequest, rows: Sequence[Row]) -> Reply:
+async def listed_rows(call: ApiRequest, rows: Sequence[Row]) -> replies.Reply:
     """The answer to a request for a list of which all rows are made: it is short."""
     return await listed(call, rows, _RowColumns(rows))
 
 
-async def listed(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) -> Reply:
+async def listed(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) -> replies.Reply:
     """The answer to a request for a list."""
     total = len(things)
     kept = await _filtered(call, things, fields)
@@ -99,7 +98,7 @@ async def listed(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) 
     columns = _columns(call)
     page, size = call.number("page"), call.number("page_size")
     if page is None:
-        return Reply(200, await _encoded(ordered, fields, columns), replies.JSON)
+        return replies.Reply(200, await _encoded(ordered, fields, columns), replies.JSON)
     size = DEFAULT_PAGE_SIZE if size is None else size
     if page < 1 or not 1 <= size <= MAX_PAGE_SIZE:
         raise HttpRefused(
@@ -122,7 +121,7 @@ async def listed(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) 
         "total_count": total,
     }
     items = b"".join(await _encoded(shown, fields, columns))
-    return Reply(200, replies.encode(head)[:-1] + b',"items":' + items + b"}", replies.JSON)
+    return replies.Reply(200, replies.encode(head)[:-1] + b',"items":' + items + b"}", replies.JSON)
 
 
 async def in_slices(things: Iterable[T]) -> list[T]:

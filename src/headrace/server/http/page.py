@@ -10,7 +10,6 @@ from pathlib import Path
 import headrace
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ANYBODY, Routes
 
 ROUTES = Routes()
@@ -46,7 +45,7 @@ def _loaded(path: Path, changed_ns: int) -> tuple[bytes, str]:
     return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
-def _file(call: ApiRequest, path: Path, cache: dict[str, str]) -> Reply:
+def _file(call: ApiRequest, path: Path, cache: dict[str, str]) -> replies.Reply:
     try:
         changed = path.stat().st_mtime_ns
         content, etag = _loaded(path, changed)
@@ -54,9 +53,9 @@ def _file(call: ApiRequest, path: Path, cache: dict[str, str]) -> Reply:
         raise replies.not_found() from None
     headers = {"etag": etag, **cache}
     if etag in call.headers.get("if-none-match", ""):
-        return Reply(304, headers=headers)
+        return replies.Reply(304, headers=headers)
     kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0]
-    return Reply(200, content, kind or "application/octet-stream", headers)
+    return replies.Reply(200, content, kind or "application/octet-stream", headers)
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -67,18 +66,18 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 @ROUTES.get("/", ANYBODY, "The management page")
-async def _index(call: ApiRequest) -> Reply:
+async def _index(call: ApiRequest) -> replies.Reply:
     index = DIST / "index.html"
     if not index.is_file():
-        return Reply(200, _ABSENT, _TYPES[".html"])
+        return replies.Reply(200, _ABSENT, _TYPES[".html"])
     return _file(call, index, {})
 
 
 @ROUTES.get("/{name}", ANYBODY, "Files of the management page")
-async def _top(call: ApiRequest) -> Reply:
+async def _top(call: ApiRequest) -> replies.Reply:
     return _file(call, _inside(DIST, call.name), {})
 
 
 @ROUTES.get("/assets/{name}", ANYBODY, "Immutable files of the management page")
-async def _asset(call: ApiRequest) -> Reply:
+async def _asset(call: ApiRequest) -> replies.Reply:
     return _file(call, _inside(DIST / "assets", call.name), _FOR_EVER)

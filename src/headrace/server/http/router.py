@@ -78,6 +78,14 @@ class Routes(list[ApiRoute]):
         self.post = partial(self._route, "POST")
         self.delete = partial(self._route, "DELETE")
 
+    def constant(self, path: str, rule: AccessRule, summary: str, answer: object) -> None:
+        """A path with always the same answer, for tools that ask."""
+
+        async def handler(call: ApiRequest) -> object:
+            return answer
+
+        self.get(path, rule, summary)(handler)
+
     def _route(
         self,
         method: str,

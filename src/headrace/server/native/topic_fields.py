@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 from headrace.core.topics.registry import MAX_QUEUES
@@ -38,6 +39,21 @@ _LARGEST = (1 << 63) - 1
 # -- requests -----------------------------------------------------------------------------------
 
 
+def _between(request: Request, name: str, low: int, high: int, default: int | None) -> int:
+    value = request.fields.get(name)
+    if value is None and default is not None:
+        return default
+    if type(value) is not int or not low <= value <= high:
+        raise BadTopicValue(f"{name} must be a whole number of {low} to {high}, not {value!r:.80}")
+    return value
+
+
+batch_of = partial(_between, name="batch", low=1, high=MAX_ARRAY, default=None)
+wait_of = partial(_between, name="wait_ms", low=0, high=MAX_WAIT_MS, default=0)
+delay_of = partial(_between, name="delay_ms", low=0, high=MAX_DELAY_MS, default=0)
+limit_of = partial(_between, name="limit", low=1, high=MAX_ARRAY, default=100)
+
+
 def spec_of(request: Request) -> TopicSpec:
     ms, size = request.fields.get("retention_ms"), request.fields.get("retention_bytes")
     for name, value in (("retention_ms", ms), ("retention_bytes", size)):
@@ -53,13 +69,8 @@ def spec_of(request: Request) -> TopicSpec:
     return TopicSpec(request.text("name"), queues, retention, request.table("options"))
 
 
-def group_of(request: Request) -> ConsumerSpec:
-    """Whom a request asks about: a group, without a token, or a reader."""
-    return reader_of(request, group_only=True)
-
-
 def reader_of(request: Request, *, group_only: bool = False) -> ConsumerSpec:
-    """Who reads."""
+    """Who reads. A group may be asked about without a token."""
     group = request.text("group", "")
     token = request.text("token", "")
     if group:
@@ -79,37 +90,15 @@ def reader_of(request: Request, *, group_only: bool = False) -> ConsumerSpec:
     )
 
 
+group_of = partial(reader_of, group_only=True)
+
+
 def group_name_of(request: Request) -> str:
     return request.text("group")
 
 
 def reason_of(request: Request) -> str:
     return request.text("reason", "")[:200]
-
-
-def batch_of(request: Request) -> int:
-    return _between(request, "batch", 1, MAX_ARRAY, None)
-
-
-def wait_of(request: Request) -> int:
-    return _between(request, "wait_ms", 0, MAX_WAIT_MS, 0)
-
-
-def delay_of(request: Request) -> int:
-    return _between(request, "delay_ms", 0, MAX_DELAY_MS, 0)
-
-
-def limit_of(request: Request) -> int:
-    return _between(request, "limit", 1, MAX_ARRAY, 100)
-
-
-def _between(request: Request, name: str, low: int, high: int, default: int | None) -> int:
-    value = request.fields.get(name)
-    if value is None and default is not None:
-        return default
-    if type(value) is not int or not low <= value <= high:
-        raise BadTopicValue(f"{name} must be a whole number of {low} to {high}, not {value!r:.80}")
-    return value
 
 
 def claim_of(request: Request) -> list[object]:

@@ -16,7 +16,6 @@ from headrace.core.vhost import Vhost
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest, exchange_named
 from headrace.server.http.listing import ColumnGroup, ListColumns, Row, in_slices, listed
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
 
 ROUTES = Routes()
@@ -61,7 +60,7 @@ def _row(one: Listed) -> Row:
 _FIELDS: ListColumns[Listed] = ListColumns({}, groups=[ColumnGroup(_NAMES, _row)])
 
 
-async def list_bindings(call: ApiRequest, things: Iterable[Listed]) -> Reply:
+async def list_bindings(call: ApiRequest, things: Iterable[Listed]) -> replies.Reply:
     return await listed(call, await in_slices(things), _FIELDS)
 
 
@@ -76,13 +75,13 @@ def all_bindings(vhost: Vhost) -> Iterator[Listed]:
 
 @ROUTES.get("/api/bindings", MANAGEMENT, "All bindings")
 @ROUTES.get("/api/bindings/{vhost}", SEES_VHOST, "Bindings of a vhost")
-async def _bindings(call: ApiRequest) -> Reply:
+async def _bindings(call: ApiRequest) -> replies.Reply:
     vhosts = call.visible_vhosts()
     return await list_bindings(call, chain.from_iterable(map(all_bindings, vhosts)))
 
 
 @ROUTES.get("/api/queues/{vhost}/{name}/bindings", SEES_VHOST, "Bindings to a queue")
-async def _of_queue(call: ApiRequest) -> Reply:
+async def _of_queue(call: ApiRequest) -> replies.Reply:
     return await list_bindings(call, _leading_to(call.vhost, call.queue()))
 
 
@@ -111,7 +110,7 @@ def _pair(call: ApiRequest) -> tuple[str, Target]:
 
 
 @ROUTES.get(_PAIR, SEES_VHOST, "Bindings from an exchange to a queue (q) or an exchange (e)")
-async def _between(call: ApiRequest) -> Reply:
+async def _between(call: ApiRequest) -> replies.Reply:
     source, target = _pair(call)
     return await list_bindings(call, _leading_to(call.vhost, target, source))
 
@@ -140,7 +139,7 @@ def _check(call: ApiRequest, source: str, target: Target, key: str) -> None:
 @ROUTES.post(
     _PAIR, ENTERS_VHOST, "Create a binding", {"routing_key": "string", "arguments": "object"}
 )
-async def _bind(call: ApiRequest) -> Reply:
+async def _bind(call: ApiRequest) -> replies.Reply:
     vhost = call.vhost
     vhost.get_exchange(exchange_named(call.params["source"]))
     name = call.params["destination"]
@@ -158,7 +157,7 @@ async def _bind(call: ApiRequest) -> Reply:
     vhost.when_bound(source, bound.set)
     await bound.wait()
     place = f"{_encoded(name)}/{_encoded(properties_key(key, arguments))}"
-    return Reply(201, headers={"location": place})
+    return replies.Reply(201, headers={"location": place})
 
 
 def _encoded(text: str) -> str:

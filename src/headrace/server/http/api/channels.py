@@ -11,7 +11,6 @@ from headrace.server.http.api.connections import find_session, peer_columns, vis
 from headrace.server.http.api.consumers import channel_name, consumer_row
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
 from headrace.server.http.sampler import window_of
 
@@ -62,12 +61,12 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
 
 @ROUTES.get("/api/channels", MANAGEMENT, "All channels")
 @ROUTES.get("/api/vhosts/{vhost}/channels", SEES_VHOST, "Channels of a vhost")
-async def _channels(call: ApiRequest) -> Reply:
+async def _channels(call: ApiRequest) -> replies.Reply:
     return await listed(call, _items(visible_sessions(call)), _fields(call))
 
 
 @ROUTES.get("/api/connections/{name}/channels", MANAGEMENT, "Channels of a connection")
-async def _of_connection(call: ApiRequest) -> Reply:
+async def _of_connection(call: ApiRequest) -> replies.Reply:
     return await listed(call, _items([find_session(call)]), _fields(call))
 
 

@@ -8,7 +8,6 @@ from headrace.server.base_session import BaseSession
 from headrace.server.http import replies, stats
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes, has_tag
 from headrace.server.http.sampler import details, window_of
 
@@ -132,7 +131,7 @@ def find_session(call: ApiRequest) -> BaseSession:
 
 @ROUTES.get("/api/connections", MANAGEMENT, "All connections")
 @ROUTES.get("/api/vhosts/{vhost}/connections", SEES_VHOST, "Connections of a vhost")
-async def _connections(call: ApiRequest) -> Reply:
+async def _connections(call: ApiRequest) -> replies.Reply:
     return await listed(call, visible_sessions(call), _fields(call))
 
 
@@ -142,7 +141,7 @@ async def _connection(call: ApiRequest) -> object:
 
 
 @ROUTES.get("/api/connections/username/{name}", MANAGEMENT, "Connections of a user")
-async def _of_user(call: ApiRequest) -> Reply:
+async def _of_user(call: ApiRequest) -> replies.Reply:
     sessions = [session for session in visible_sessions(call) if session.user.name == call.name]
     return await listed(call, sessions, _fields(call))
 

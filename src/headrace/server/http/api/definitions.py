@@ -22,7 +22,6 @@ from headrace.server.http.context import RABBITMQ_VERSION
 from headrace.server.http.durability import until_durable
 from headrace.server.http.json_body import read_object
 from headrace.server.http.listing import SLICE
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ADMINISTRATOR, Routes
 
 ROUTES = Routes()
@@ -32,7 +31,7 @@ AT_ONCE = 200  # declarations; answers to all clients wait until what is declare
 MAX_ENTRIES = 500_000
 
 
-async def _attachment(call: ApiRequest, value: dict[str, Any]) -> Reply:
+async def _attachment(call: ApiRequest, value: dict[str, Any]) -> replies.Reply:
     """Members of the object are texts and iterables of entries; one entry to a line."""
     body = [b"{"]
     for name, entries in value.items():
@@ -52,20 +51,20 @@ async def _attachment(call: ApiRequest, value: dict[str, Any]) -> Reply:
         char for char in call.query.get("download", "") if char.isalnum() or char in "-_."
     )
     headers = {"content-disposition": f'attachment; filename="{name}"'} if name else {}
-    return Reply(200, body, replies.JSON, headers)
+    return replies.Reply(200, body, replies.JSON, headers)
 
 
 @ROUTES.get(
     "/api/definitions", ADMINISTRATOR, "Export all definitions", query={"download": "string"}
 )
 @ROUTES.get("/api/all-configuration", ADMINISTRATOR, "Former path of /api/definitions")
-async def _export(call: ApiRequest) -> Reply:
+async def _export(call: ApiRequest) -> replies.Reply:
     return await _attachment(call, export_definitions(call.broker, RABBITMQ_VERSION))
 
 
 @ROUTES.get("/api/definitions/{vhost}", ADMINISTRATOR, "Export the definitions of a vhost",
     query={"download": "string"})  # fmt: skip
-async def _export_vhost(call: ApiRequest) -> Reply:
+async def _export_vhost(call: ApiRequest) -> replies.Reply:
     return await _attachment(call, export_vhost(call.broker, call.vhost, RABBITMQ_VERSION))
 
 

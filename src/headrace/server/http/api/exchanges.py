@@ -8,7 +8,6 @@ from headrace.server.http import replies, stats
 from headrace.server.http.api.bindings import all_bindings, list_bindings
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
 from headrace.server.http.sampler import window_of
 
@@ -61,7 +60,7 @@ def _exchange(call: ApiRequest) -> Exchange:
 
 @ROUTES.get("/api/exchanges", MANAGEMENT, "All exchanges")
 @ROUTES.get("/api/exchanges/{vhost}", SEES_VHOST, "Exchanges of a vhost")
-async def _exchanges(call: ApiRequest) -> Reply:
+async def _exchanges(call: ApiRequest) -> replies.Reply:
     found = [
         (vhost, exchange)
         for vhost in call.visible_vhosts()
@@ -79,7 +78,7 @@ async def _one(call: ApiRequest) -> object:
 
 
 @ROUTES.put(_ONE, ENTERS_VHOST, "Declare an exchange", _DECLARATION)
-async def _declare(call: ApiRequest) -> Reply:
+async def _declare(call: ApiRequest) -> replies.Reply:
     vhost, name = call.vhost, call.exchange_name
     call.check("configure", "exchange", name)
     arguments = call.value("arguments", dict, {})
@@ -106,7 +105,7 @@ async def _delete(call: ApiRequest) -> None:
 
 
 @ROUTES.get(_ONE + "/bindings/source", SEES_VHOST, "Bindings with this exchange as the source")
-async def _from(call: ApiRequest) -> Reply:
+async def _from(call: ApiRequest) -> replies.Reply:
     exchange = _exchange(call)
     found = (one for one in all_bindings(call.vhost) if one.source == exchange.name)
     return await list_bindings(call, found)
@@ -115,7 +114,7 @@ async def _from(call: ApiRequest) -> Reply:
 @ROUTES.get(
     _ONE + "/bindings/destination", SEES_VHOST, "Bindings with this exchange as the destination"
 )
-async def _to(call: ApiRequest) -> Reply:
+async def _to(call: ApiRequest) -> replies.Reply:
     exchange = _exchange(call)
     found = (one for one in all_bindings(call.vhost) if one.target is exchange)
     return await list_bindings(call, found)

@@ -13,7 +13,6 @@ from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import engine_call
 from headrace.server.http.listing import Row, listed_rows
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
 from headrace.store.topics.types import ConsumerSpec, GroupInfo, PriorityLag
 
@@ -70,7 +69,7 @@ def _queries(call: ApiRequest, vhost: Vhost) -> Iterator[Row]:
 
 @ROUTES.get("/api/groups", MANAGEMENT, "All groups with their lag")
 @ROUTES.get("/api/groups/{vhost}", SEES_VHOST, "Groups of a vhost")
-async def _groups(call: ApiRequest) -> Reply:
+async def _groups(call: ApiRequest) -> replies.Reply:
     rows: list[Row] = []
     for vhost in call.visible_vhosts():
         for topic in vhost.topics.names():
@@ -84,7 +83,7 @@ async def _groups(call: ApiRequest) -> Reply:
 
 
 @ROUTES.get(_GROUPS, ENTERS_VHOST, "Groups of a topic")
-async def _of_topic(call: ApiRequest) -> Reply:
+async def _of_topic(call: ApiRequest) -> replies.Reply:
     call.topic_engine("read")
     return await listed_rows(call, await groups_of(call, call.vhost, call.name))
 

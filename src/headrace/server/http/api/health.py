@@ -12,7 +12,6 @@ from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
 from headrace.server.http.api.messages.get import DetachedChannel
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, Routes
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
@@ -25,16 +24,16 @@ LONGEST_WAIT_SECONDS = 10.0  # for the log, before the broker counts as ill
 _SECONDS = {"days": 86400, "weeks": 7 * 86400, "months": 30 * 86400, "years": 365 * 86400}
 
 
-def _ok(**more: object) -> Reply:
+def _ok(**more: object) -> replies.Reply:
     return replies.data({"status": "ok", **more})
 
 
-def _failed(reason: str, **more: object) -> Reply:
+def _failed(reason: str, **more: object) -> replies.Reply:
     return replies.data({"status": "failed", "reason": reason, **more}, 503)
 
 
 @ROUTES.get("/healthz", ANYBODY, "Liveness; 503 if storage has failed or hangs")
-async def _healthz(call: ApiRequest) -> Reply:
+async def _healthz(call: ApiRequest) -> replies.Reply:
     """Alive, and able to take messages."""
     broker = call.broker
     if broker.storage.has_failed:
@@ -56,7 +55,7 @@ async def _active(call: ApiRequest) -> object:
 
 @ROUTES.get(_CHECKS + "/alarms", MONITORING, "Check that no alarm is active")
 @ROUTES.get(_CHECKS + "/local-alarms", MONITORING, "Check that no alarm is active")
-async def _alarms(call: ApiRequest) -> Reply:
+async def _alarms(call: ApiRequest) -> replies.Reply:
     alarms = call.broker.alarms
     if alarms.reason is None:
         return _ok()
@@ -67,26 +66,22 @@ async def _alarms(call: ApiRequest) -> Reply:
 
 @ROUTES.get("/api/healthchecks/node", MONITORING, "Check that no alarm is active")
 @ROUTES.get("/api/healthchecks/node/{name}", MONITORING, "Check that no alarm is active")
-async def _node(call: ApiRequest) -> Reply:
+async def _node(call: ApiRequest) -> replies.Reply:
     alarm = call.broker.alarms.reason
     return _ok() if alarm is None else _failed(f"resource alarm: {alarm}")
 
 
-@ROUTES.get(_CHECKS + "/virtual-hosts", MONITORING, "Check that all vhosts are running")
-async def _vhosts(call: ApiRequest) -> Reply:
-    return _ok()
-
-
-@ROUTES.get(_CHECKS + "/node-is-quorum-critical", MONITORING,
-    "Check that no queue depends on this node; always true")  # fmt: skip
-@ROUTES.get(_CHECKS + "/node-is-mirror-sync-critical", MONITORING,
-    "Check that no queue depends on this node; always true")  # fmt: skip
-async def _single(call: ApiRequest) -> Reply:
-    return _ok(reason="single node cluster")
+ROUTES.constant(
+    _CHECKS + "/virtual-hosts", MONITORING, "Check that all vhosts are running", {"status": "ok"}
+)
+for check in ("quorum", "mirror-sync"):
+    ROUTES.constant(f"{_CHECKS}/node-is-{check}-critical", MONITORING,
+                    "Check that no queue depends on this node; always true",
+                    {"status": "ok", "reason": "single node cluster"})  # fmt: skip
 
 
 @ROUTES.get(_CHECKS + "/port-listener/{port}", MONITORING, "Check that the port has a listener")
-async def _port(call: ApiRequest) -> Reply:
+async def _port(call: ApiRequest) -> replies.Reply:
     ports = list(call.management.ports.values())
     wanted = call.params["port"]
     if wanted.isdigit() and int(wanted) in ports:
@@ -98,7 +93,7 @@ async def _port(call: ApiRequest) -> Reply:
 @ROUTES.get(
     _CHECKS + "/protocol-listener/{protocol}", MONITORING, "Check that the protocol is enabled"
 )
-async def _protocol(call: ApiRequest) -> Reply:
+async def _protocol(call: ApiRequest) -> replies.Reply:
     protocols = list(call.management.ports)
     wanted = call.params["protocol"].lower()
     known = {"amqp091": "amqp", "amqp0.9.1": "amqp", "amqp/ssl": "amqps", "http/ssl": "https"}
@@ -117,7 +112,7 @@ def expires_at(pem_file: Path) -> float:
 
 @ROUTES.get(_CHECKS + "/certificate-expiration/{within}/{unit}", MONITORING,
     "Check that the certificates are valid for that long")  # fmt: skip
-async def _certificates(call: ApiRequest) -> Reply:
+async def _certificates(call: ApiRequest) -> replies.Reply:
     within, unit = call.params["within"], call.params["unit"]
     if not within.isdigit() or len(within) > 6 or unit not in _SECONDS:
         raise replies.bad_request(f"expected a number and one of {', '.join(_SECONDS)}")
@@ -133,7 +128,7 @@ async def _certificates(call: ApiRequest) -> Reply:
 
 @ROUTES.get("/api/aliveness-test/{vhost}", ENTERS_VHOST,
     "Declare a queue, publish to it and get the message")  # fmt: skip
-async def _aliveness(call: ApiRequest) -> Reply:
+async def _aliveness(call: ApiRequest) -> replies.Reply:
     """Declare a queue, publish to it, get the message back."""
     vhost = call.vhost
     for action in ("configure", "read"):

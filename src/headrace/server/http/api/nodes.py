@@ -14,7 +14,6 @@ from headrace.server.http.api.overview import contexts, exchange_types
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.context import ManagementContext
 from headrace.server.http.listing import listed_rows, reduced
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import MONITORING, Routes
 from headrace.server.http.sampler import SampleWindow, window_of, with_details
 
@@ -87,7 +86,7 @@ def node(management: ManagementContext, window: SampleWindow | None = None) -> d
 
 
 @ROUTES.get("/api/nodes", MONITORING, "All nodes; always one")
-async def _nodes(call: ApiRequest) -> Reply:
+async def _nodes(call: ApiRequest) -> replies.Reply:
     row = node(call.management, window_of(call.query, "node_stats"))
     return await listed_rows(call, [row])
 

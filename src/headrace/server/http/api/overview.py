@@ -147,11 +147,6 @@ async def _whoami(call: ApiRequest) -> object:
     return {"name": call.user.name, "tags": sorted(call.user.tags)}
 
 
-@ROUTES.get("/api/extensions", MANAGEMENT, "Extensions of the page; always empty")
-async def _extensions(call: ApiRequest) -> object:
-    return []
-
-
-@ROUTES.get("/api/auth", MANAGEMENT, "Other authentication methods; always empty")
-async def _auth(call: ApiRequest) -> object:
-    return {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
+ROUTES.constant("/api/extensions", MANAGEMENT, "Extensions of the page; always empty", [])
+ROUTES.constant("/api/auth", MANAGEMENT, "Other authentication methods; always empty",
+                {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})  # fmt: skip

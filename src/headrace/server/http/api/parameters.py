@@ -8,7 +8,6 @@ from headrace.core.parameters import CLUSTER_NAME, REPORT
 from headrace.core.policies import OPERATOR_POLICY
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, SEES_VHOST, SETS_POLICY, Routes
 
 ROUTES = Routes()
@@ -42,7 +41,7 @@ async def _parameter(call: ApiRequest) -> object:
 
 
 @ROUTES.put(_ONE, SETS_POLICY, "Set a parameter", _VALUE)
-async def _set(call: ApiRequest) -> Reply:
+async def _set(call: ApiRequest) -> replies.Reply:
     replies.require(call.json(), "value")
     component, value = call.params["component"], call.json()["value"]
     if component in _ELSEWHERE:
@@ -71,7 +70,7 @@ async def _global(call: ApiRequest) -> object:
 
 
 @ROUTES.put(_GLOBAL, ADMINISTRATOR, "Set a global parameter", _VALUE)
-async def _set_global(call: ApiRequest) -> Reply:
+async def _set_global(call: ApiRequest) -> replies.Reply:
     replies.require(call.json(), "value")
     return replies.created(new=call.broker.parameters.set_global(call.name, call.json()["value"]))
 
@@ -81,6 +80,4 @@ async def _clear_global(call: ApiRequest) -> None:
     replies.found(call.broker.parameters.clear_global(call.name))
 
 
-@ROUTES.get("/api/feature-flags", MANAGEMENT, "Feature flags; always empty")
-async def _feature_flags(call: ApiRequest) -> object:
-    return []
+ROUTES.constant("/api/feature-flags", MANAGEMENT, "Feature flags; always empty", [])

@@ -8,7 +8,6 @@ from typing import Any
 from headrace.core.access.limits import USER_LIMITS, VHOST_LIMITS
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, MONITORING, SEES_VHOST, Routes
 
 ROUTES = Routes()
@@ -53,7 +52,7 @@ def _patterns(call: ApiRequest, *names: str) -> list[str]:
 
 @ROUTES.put(_ONE, ADMINISTRATOR, "Set permissions",
     {"configure": "string", "write": "string", "read": "string"})  # fmt: skip
-async def _set(call: ApiRequest) -> Reply:
+async def _set(call: ApiRequest) -> replies.Reply:
     where = _where(call)
     patterns = _patterns(call, "configure", "write", "read")
     new = call.broker.users.set_permissions(where["user"], where["vhost"], *patterns)
@@ -84,7 +83,7 @@ async def _topics_of(call: ApiRequest) -> object:
 
 @ROUTES.put(_TOPIC, ADMINISTRATOR, "Set topic permissions",
     {"exchange": "string", "write": "string", "read": "string"})  # fmt: skip
-async def _set_topic(call: ApiRequest) -> Reply:
+async def _set_topic(call: ApiRequest) -> replies.Reply:
     where = _where(call)
     patterns = _patterns(call, "exchange", "write", "read")
     new = call.broker.users.set_topic_permissions(where["user"], where["vhost"], *patterns)

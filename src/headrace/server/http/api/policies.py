@@ -12,7 +12,6 @@ from headrace.model.policy import Policy
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row, listed_rows
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import (
     ADMINISTRATOR,
     MANAGEMENT,
@@ -31,7 +30,7 @@ def _of(vhost: Vhost, kind: type[Policies]) -> Policies:
     return vhost.operator_policies if kind is OperatorPolicies else vhost.policies
 
 
-async def _policies(kind: type[Policies], call: ApiRequest) -> Reply:
+async def _policies(kind: type[Policies], call: ApiRequest) -> replies.Reply:
     found = [one for vhost in call.visible_vhosts() for one in _of(vhost, kind).values()]
     return await listed_rows(call, [*map(_row, sorted(found, key=attrgetter("vhost", "name")))])
 
@@ -40,7 +39,7 @@ async def _policy(kind: type[Policies], call: ApiRequest) -> object:
     return _row(replies.found(_of(call.vhost, kind).get(call.name)))
 
 
-async def _put(kind: type[Policies], call: ApiRequest) -> Reply:
+async def _put(kind: type[Policies], call: ApiRequest) -> replies.Reply:
     policies = _of(call.vhost, kind)
     priority = call.json().get("priority", 0)
     if isinstance(priority, str) and priority.lstrip("-").isdigit():

@@ -11,7 +11,6 @@ from headrace.server.http import replies, stats
 from headrace.server.http.api.consumers import consumer_row
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ColumnGroup, ListColumns, Row, listed, reduced
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
 from headrace.server.http.sampler import details, window_of
 from headrace.wire.amqp.content import properties_of
@@ -182,7 +181,7 @@ def _head_timestamp(queue: Queue) -> int | None:
 
 @ROUTES.get("/api/queues", MANAGEMENT, "All queues", query=_LIST)
 @ROUTES.get("/api/queues/{vhost}", SEES_VHOST, "Queues of a vhost", query=_LIST)
-async def _queues(call: ApiRequest) -> Reply:
+async def _queues(call: ApiRequest) -> replies.Reply:
     vhosts = call.visible_vhosts()
     found = [one for vhost in vhosts for _, one in sorted(vhost.queues.items(), key=itemgetter(0))]
     return await listed(call, found, _fields(call))
@@ -205,7 +204,7 @@ async def _queue(call: ApiRequest) -> object:
 
 
 @ROUTES.put("/api/queues/{vhost}/{name}", ENTERS_VHOST, "Declare a queue", _DECLARATION)
-async def _declare(call: ApiRequest) -> Reply:
+async def _declare(call: ApiRequest) -> replies.Reply:
     vhost, name = call.vhost, call.name
     call.check("configure", "queue", name)
     arguments = call.value("arguments", dict, {})

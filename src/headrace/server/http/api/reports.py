@@ -8,7 +8,6 @@ from typing import Any
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row, listed_rows
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
 
 ROUTES = Routes()
@@ -30,7 +29,7 @@ def _row(vhost: str, name: str, report: Mapping[str, Any]) -> Row:
 
 @ROUTES.get("/api/reports", MANAGEMENT, "All saved reports, newest first")
 @ROUTES.get("/api/reports/{vhost}", SEES_VHOST, "Reports of a vhost")
-async def _reports(call: ApiRequest) -> Reply:
+async def _reports(call: ApiRequest) -> replies.Reply:
     rows = [
         _row(vhost.name, name, report)
         for vhost in call.visible_vhosts()
@@ -78,7 +77,7 @@ def _is_list_of(value: object, kind: type) -> bool:
 @ROUTES.put(_ONE, ENTERS_VHOST, "Save a report",
     {"from": "string", "to": "string", "window": "string", "notes": "array", "tables": "array",
      "charts": "array"})  # fmt: skip
-async def _put(call: ApiRequest) -> Reply:
+async def _put(call: ApiRequest) -> replies.Reply:
     call.check("configure", "report", call.name)
     report = {key: call.value(key, str) for key in ("from", "to")}
     report["window"] = call.value("window", str, "")

@@ -16,7 +16,6 @@ from headrace.errors import NotFound, StoreError, Unsupported
 from headrace.server.bulk_plan import columns_of, lent, log_of, plan_of, source_of
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, Routes
 from headrace.store.api.message_log import SegmentFile
 from headrace.wire.native.frames import HEAD
@@ -86,7 +85,7 @@ class _RowReader:
     "Stored messages of a queue or topic as an Arrow stream",
     query={"kind": "string", "partition": "integer", "start": "integer", "end": "integer",
            "limit": "integer", "columns": "string"})  # fmt: skip
-async def _rows(call: ApiRequest) -> Reply:
+async def _rows(call: ApiRequest) -> replies.Reply:
     kind, reader = _kind(call), _RowReader(call)
     fields: dict[str, Any] = {"rid": 0, "ch": 0, kind: call.name}
     if call.query.get("columns"):
@@ -118,8 +117,8 @@ async def _rows(call: ApiRequest) -> Reply:
     headers = {"x-headrace-offsets": str(offsets)}
     if call.method == "HEAD":
         await stream.aclose()
-        return Reply(200, b"", ARROW, headers)
-    return Reply(200, _begun(first, stream), ARROW, headers)
+        return replies.Reply(200, b"", ARROW, headers)
+    return replies.Reply(200, _begun(first, stream), ARROW, headers)
 
 
 def _kind(call: ApiRequest) -> str:

@@ -14,7 +14,6 @@ from headrace.server.http.api.groups import groups_of
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import engine_call, engine_reply
 from headrace.server.http.listing import Row, listed_rows, reduced
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
 from headrace.store.topics.types import TopicInfo, TopicSpec
 
@@ -56,7 +55,7 @@ def _topic_row(vhost: str, info: TopicInfo) -> Row:
 
 @ROUTES.get("/api/topics", MANAGEMENT, "All topics with their lanes")
 @ROUTES.get("/api/topics/{vhost}", SEES_VHOST, "Topics of a vhost")
-async def _topics(call: ApiRequest) -> Reply:
+async def _topics(call: ApiRequest) -> replies.Reply:
     rows: list[Row] = []
     for vhost in call.visible_vhosts():
         for info in await engine_reply(call.broker, vhost.topics.infos) or ():
@@ -78,7 +77,7 @@ async def _topic(call: ApiRequest) -> object:
 @ROUTES.put(_TOPIC, ENTERS_VHOST, "Create a topic",
     {"queues": "integer", "engine": "string", "retention_ms": "integer",
      "retention_bytes": "integer"})  # fmt: skip
-async def _declare(call: ApiRequest) -> Reply:
+async def _declare(call: ApiRequest) -> replies.Reply:
     call.check("configure", "topic", TOPIC_PREFIX + call.name)
     ms, size = call.value("retention_ms", int, None), call.value("retention_bytes", int, None)
     if (ms is not None and ms <= 0) or (size is not None and size <= 0):

@@ -9,7 +9,6 @@ from headrace.errors import HttpRefused
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, listed, reduced
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ADMINISTRATOR, Routes
 
 ROUTES = Routes()
@@ -35,14 +34,14 @@ def _account(call: ApiRequest) -> Account:
 
 
 @ROUTES.get("/api/users", ADMINISTRATOR, "All users")
-async def _users(call: ApiRequest) -> Reply:
+async def _users(call: ApiRequest) -> replies.Reply:
     return await listed(call, call.broker.users.list_users(), _fields(call))
 
 
 @ROUTES.get(
     "/api/users/without-permissions", ADMINISTRATOR, "Users without permissions in any vhost"
 )
-async def _without_permissions(call: ApiRequest) -> Reply:
+async def _without_permissions(call: ApiRequest) -> replies.Reply:
     users = call.broker.users
     without = [one for one in users.list_users() if not users.permissions(one.name)]
     return await listed(call, without, _fields(call))
@@ -56,7 +55,7 @@ async def _user(call: ApiRequest) -> object:
 @ROUTES.put("/api/users/{name}", ADMINISTRATOR, "Create or update a user",
     {"password": "string", "password_hash": "string", "hashing_algorithm": "string",
      "tags": "string"})  # fmt: skip
-async def _put(call: ApiRequest) -> Reply:
+async def _put(call: ApiRequest) -> replies.Reply:
     if "tags" not in call.json():
         raise replies.bad_request("tags_not_present")
     tags = [tag.strip() for tag in call.tags() if tag.strip()]

@@ -6,7 +6,6 @@ from headrace.core.vhost import Vhost
 from headrace.server.http import replies, stats
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row, listed_rows, reduced
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import (
     ADMINISTRATOR,
     ENTERS_VHOST,
@@ -46,7 +45,7 @@ def _row(call: ApiRequest, vhost: Vhost) -> Row:
 
 
 @ROUTES.get("/api/vhosts", MANAGEMENT, "Vhosts visible to the user")
-async def _vhosts(call: ApiRequest) -> Reply:
+async def _vhosts(call: ApiRequest) -> replies.Reply:
     return await listed_rows(call, [_row(call, vhost) for vhost in call.visible_vhosts()])
 
 
@@ -57,7 +56,7 @@ async def _vhost(call: ApiRequest) -> object:
 
 @ROUTES.put("/api/vhosts/{name}", ADMINISTRATOR, "Create a vhost",
     {"description": "string", "tags": "string"})  # fmt: skip
-async def _put(call: ApiRequest) -> Reply:
+async def _put(call: ApiRequest) -> replies.Reply:
     name = call.params["name"]
     broker = call.broker
     new = name not in broker.vhosts

@@ -20,7 +20,6 @@ from headrace.server.http.api.consumers import channel_name
 from headrace.server.http.api.queues import lengths, sizes
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.metrics.broker_families import QUEUE_GAUGES, broker_families, own_families
-from headrace.server.http.replies import Reply
 from headrace.server.http.router import ANYBODY, MONITORING, Routes
 
 ROUTES = Routes()
@@ -53,30 +52,30 @@ async def _queue_sums(call: ApiRequest) -> dict[str, int]:
 
 @ROUTES.get("/metrics", ANYBODY, "Aggregated metrics for Prometheus")
 @ROUTES.get("/api/metrics", ANYBODY, "Aggregated metrics, at RabbitMQ 4's path")
-async def _sums(call: ApiRequest) -> Reply:
+async def _sums(call: ApiRequest) -> replies.Reply:
     sums = await _queue_sums(call)
     encode, content_type = choose_encoder(call.headers.get("accept", ""))
     families = _MadeFamilies(
         *broker_families(call.management, sums), *own_families(call.management)
     )
     body = await asyncio.to_thread(encode, families)
-    return Reply(200, body, content_type)
+    return replies.Reply(200, body, content_type)
 
 
 @ROUTES.get(
     "/metrics/per-object", MONITORING, "Metrics per queue, connection and channel for Prometheus"
 )
-async def _per_object(call: ApiRequest) -> Reply:
+async def _per_object(call: ApiRequest) -> replies.Reply:
     queues = [one for vhost in call.broker.vhosts.values() for one in vhost.queues.values()]
     lines = await queue_lines(queues)
     sessions = stats.sessions_of(call.broker)
     families = _MadeFamilies(*own_families(call.management), *connection_families(sessions))
     body = await asyncio.to_thread(lambda: generate_latest(families) + queue_text(lines))
-    return Reply(200, body, CONTENT_TYPE_LATEST)
+    return replies.Reply(200, body, CONTENT_TYPE_LATEST)
 
 
 @ROUTES.get("/metrics/detailed", MONITORING, "Not supported; use /metrics/per-object")
-async def _detailed(call: ApiRequest) -> Reply:
+async def _detailed(call: ApiRequest) -> replies.Reply:
     raise replies.bad_request("ask for /metrics or /metrics/per-object")
 
 
