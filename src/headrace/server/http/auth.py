@@ -19,9 +19,9 @@ from headrace.errors import LoginLocked, LoginRefused
 from headrace.model.passwords import PasswordHash
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import ANYBODY, ENTER, MANAGEMENT, AccessRule, Routes, has_tag
+from headrace.server.http.router import ANYBODY, ENTER, MANAGEMENT, AccessRule, ApiRoutes, has_tag
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 ANONYMOUS = User("")
 COOKIE = "headrace_session"

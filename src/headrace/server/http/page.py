@@ -10,9 +10,9 @@ from pathlib import Path
 import headrace
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import ANYBODY, Routes
+from headrace.server.http.router import ANYBODY, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 DIST = Path(headrace.__file__).parent / "console" / "dist"
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}  # names have a hash in them

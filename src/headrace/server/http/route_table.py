@@ -43,7 +43,7 @@ from headrace.server.http.api.messages import (
 )
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.metrics import endpoint
-from headrace.server.http.router import ANYBODY, ApiRoute, Routes, RouteTable
+from headrace.server.http.router import ANYBODY, ApiRoute, ApiRoutes, RouteTable
 
 _ANSWERS = {"GET": "200", "PUT": "201", "POST": "200", "DELETE": "204"}
 
@@ -95,7 +95,7 @@ def document() -> dict[str, Any]:
     }
 
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 
 @ROUTES.get("/api/openapi.json", ANYBODY, "OpenAPI document")

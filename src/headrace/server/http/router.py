@@ -69,7 +69,7 @@ class ApiRoute:
         return tuple(self.path.strip("/").split("/"))
 
 
-class Routes(list[ApiRoute]):
+class ApiRoutes(list[ApiRoute]):
     """The routes of a module: each is added where its handler is defined, by a decorator."""
 
     def __init__(self) -> None:

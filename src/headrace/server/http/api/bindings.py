@@ -16,9 +16,9 @@ from headrace.core.vhost import Vhost
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest, exchange_named
 from headrace.server.http.listing import ColumnGroup, ListColumns, Row, in_slices, listed
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _PAIR = "/api/bindings/{vhost}/e/{source}/{kind}/{destination}"
 
 _NAMES = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments",

@@ -11,10 +11,10 @@ from headrace.server.http.api.connections import find_session, peer_columns, vis
 from headrace.server.http.api.consumers import channel_name, consumer_row
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoutes
 from headrace.server.http.sampler import window_of
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 Item = tuple[BaseSession, BaseChannel]
 

@@ -8,10 +8,10 @@ from headrace.server.base_session import BaseSession
 from headrace.server.http import replies, stats
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes, has_tag
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoutes, has_tag
 from headrace.server.http.sampler import details, window_of
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 DEFAULT_REASON = "Closed via management plugin"
 MAX_REASON = 200

@@ -9,9 +9,9 @@ from headrace.server.http.api.connections import client_name, given_name, peer_c
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row, listed_rows
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 
 def channel_name(session: BaseSession, channel: BaseChannel) -> str:

@@ -22,9 +22,9 @@ from headrace.server.http.context import RABBITMQ_VERSION
 from headrace.server.http.durability import until_durable
 from headrace.server.http.json_body import read_object
 from headrace.server.http.listing import SLICE
-from headrace.server.http.router import ADMINISTRATOR, Routes
+from headrace.server.http.router import ADMINISTRATOR, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _largest = attrgetter("http_max_body")  # bytes of a body
 
 AT_ONCE = 200  # declarations; answers to all clients wait until what is declared is on disk

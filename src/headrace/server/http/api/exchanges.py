@@ -8,10 +8,10 @@ from headrace.server.http import replies, stats
 from headrace.server.http.api.bindings import all_bindings, list_bindings
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoutes
 from headrace.server.http.sampler import window_of
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _DECLARATION = {
     "type": "string",
     "durable": "boolean",

@@ -13,10 +13,10 @@ from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import engine_call
 from headrace.server.http.listing import Row, listed_rows
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoutes
 from headrace.store.topics.types import ConsumerSpec, GroupInfo, PriorityLag
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _GROUPS = "/api/topics/{vhost}/{name}/groups"
 _GROUP = _GROUPS + "/{group}"
 

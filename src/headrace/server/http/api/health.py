@@ -12,11 +12,11 @@ from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
 from headrace.server.http.api.messages.get import DetachedChannel
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, Routes
+from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, ApiRoutes
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _CHECKS = "/api/health/checks"
 
 ALIVENESS = "aliveness-test"

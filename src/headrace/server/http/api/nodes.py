@@ -14,10 +14,10 @@ from headrace.server.http.api.overview import contexts, exchange_types
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.context import ManagementContext
 from headrace.server.http.listing import listed_rows, reduced
-from headrace.server.http.router import MONITORING, Routes
+from headrace.server.http.router import MONITORING, ApiRoutes
 from headrace.server.http.sampler import SampleWindow, window_of, with_details
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 
 def open_files() -> int:

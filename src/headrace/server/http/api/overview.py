@@ -12,10 +12,10 @@ from headrace.server.http import replies, stats
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.context import RABBITMQ_VERSION, ManagementContext
 from headrace.server.http.listing import reduced
-from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, Routes
+from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, ApiRoutes
 from headrace.server.http.sampler import window_of, with_details
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 _DESCRIPTIONS = {
     "direct": "AMQP direct exchange, as per the AMQP specification",

@@ -8,9 +8,15 @@ from headrace.core.parameters import CLUSTER_NAME, REPORT
 from headrace.core.policies import OPERATOR_POLICY
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, SEES_VHOST, SETS_POLICY, Routes
+from headrace.server.http.router import (
+    ADMINISTRATOR,
+    MANAGEMENT,
+    SEES_VHOST,
+    SETS_POLICY,
+    ApiRoutes,
+)
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _ONE = "/api/parameters/{component}/{vhost}/{name}"
 _GLOBAL = "/api/global-parameters/{name}"
 _VALUE = {"value": "any"}

@@ -8,9 +8,9 @@ from typing import Any
 from headrace.core.access.limits import USER_LIMITS, VHOST_LIMITS
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, MONITORING, SEES_VHOST, Routes
+from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, MONITORING, SEES_VHOST, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _ONE = "/api/permissions/{vhost}/{user}"
 _TOPIC = "/api/topic-permissions/{vhost}/{user}"
 _VALUE = {"value": "integer"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row, listed_rows
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 _NAMES = ("name", "vhost", "state", "file", "master", "host", "pid", "started_at", "updated_at",
           "silent_ms", "bad_records", "last_bad", "error", "queries", "history")  # fmt: skip

@@ -11,11 +11,11 @@ from headrace.server.http import replies, stats
 from headrace.server.http.api.consumers import consumer_row
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ColumnGroup, ListColumns, Row, listed, reduced
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoutes
 from headrace.server.http.sampler import details, window_of
 from headrace.wire.amqp.content import properties_of
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _LIST = {
     "page": "integer",
     "page_size": "integer",

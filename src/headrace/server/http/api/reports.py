@@ -8,9 +8,9 @@ from typing import Any
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row, listed_rows
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _ONE = "/api/reports/{vhost}/{name}"
 
 _PERIOD = ("from", "to", "window", "made_at")

@@ -16,12 +16,12 @@ from headrace.errors import NotFound, StoreError, Unsupported
 from headrace.server.bulk_plan import columns_of, lent, log_of, plan_of, source_of
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import ENTERS_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, ApiRoutes
 from headrace.store.api.message_log import SegmentFile
 from headrace.wire.native.frames import HEAD
 from headrace.wire.native.payloads import Op, Request, unpack_trusted
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 ARROW = "application/vnd.apache.arrow.stream"
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of an Arrow stream

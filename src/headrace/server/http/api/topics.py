@@ -14,10 +14,10 @@ from headrace.server.http.api.groups import groups_of
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import engine_call, engine_reply
 from headrace.server.http.listing import Row, listed_rows, reduced
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoutes
 from headrace.store.topics.types import TopicInfo, TopicSpec
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 _TOPIC = "/api/topics/{vhost}/{name}"
 
 

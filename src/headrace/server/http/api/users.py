@@ -9,9 +9,9 @@ from headrace.errors import HttpRefused
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, listed, reduced
-from headrace.server.http.router import ADMINISTRATOR, Routes
+from headrace.server.http.router import ADMINISTRATOR, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 SECRET_BYTES = 24
 

@@ -11,11 +11,11 @@ from headrace.server.http.router import (
     ENTERS_VHOST,
     MANAGEMENT,
     SEES_VHOST,
-    Routes,
+    ApiRoutes,
 )
 from headrace.server.http.sampler import window_of, with_details
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 
 def _row(call: ApiRequest, vhost: Vhost) -> Row:

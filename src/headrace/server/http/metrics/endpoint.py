@@ -20,9 +20,9 @@ from headrace.server.http.api.consumers import channel_name
 from headrace.server.http.api.queues import lengths, sizes
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.metrics.broker_families import QUEUE_GAUGES, broker_families, own_families
-from headrace.server.http.router import ANYBODY, MONITORING, Routes
+from headrace.server.http.router import ANYBODY, MONITORING, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 SLICE = 500
 

@@ -12,9 +12,9 @@ from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import PAGED_OUT
 from headrace.server.http import message_json, replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import ENTERS_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, ApiRoutes
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 DEFAULT_COUNT = 20
 MAX_COUNT = 200

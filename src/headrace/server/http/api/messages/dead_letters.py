@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from headrace.core.queues.queue import Queue
 from headrace.server.http.api.messages.browse import look
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Routes
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoutes
 from headrace.wire.amqp.properties import HeaderTable, headers_raw
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 PER_QUEUE = 2000  # messages looked at, from the head
 SLICE = 200

@@ -10,10 +10,10 @@ from headrace.model.message import Run
 from headrace.model.unacked import SettledRange
 from headrace.server.http import message_json, replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.router import ENTERS_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, ApiRoutes
 from headrace.wire.amqp.content import with_delivery_count
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 MAX_GET = 10_000
 MAX_GET_BYTES = 64 << 20

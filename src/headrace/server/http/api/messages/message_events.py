@@ -13,11 +13,11 @@ from headrace.core.topics.log_topic import LogTopic
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row
-from headrace.server.http.router import ENTERS_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, ApiRoutes
 from headrace.store.topics.entry import decode_entry
 from headrace.store.topics.reads import LoadedEntries
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 MAX_ENTRIES = 100_000  # looked at for one answer, about a second of work
 READ_BYTES = 1 << 20

@@ -16,7 +16,7 @@ from headrace.server.http.api.messages.explain_route import explain
 from headrace.server.http.api_request import ApiRequest, exchange_named
 from headrace.server.http.durability import until_durable, until_taken
 from headrace.server.http.message_json import read_payload, read_properties
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, Routes
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, ApiRoutes
 from headrace.server.publish_inspection import PublishInspection
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import (
@@ -27,7 +27,7 @@ from headrace.wire.amqp.properties import (
     Properties,
 )
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 CHANNEL_NUMBER = 1  # the channel number in the frames of contents made here
 _PERSISTENT = 2

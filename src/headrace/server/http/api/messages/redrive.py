@@ -23,11 +23,11 @@ from headrace.server.http.api.messages.get import take
 from headrace.server.http.api_request import ApiRequest, exchange_named
 from headrace.server.http.durability import until_durable, until_taken
 from headrace.server.http.message_json import read_payload, read_properties
-from headrace.server.http.router import ENTERS_VHOST, Routes
+from headrace.server.http.router import ENTERS_VHOST, ApiRoutes
 from headrace.wire.amqp.content import body_of, make_content, properties_of, with_properties
 from headrace.wire.amqp.properties import Properties, user_id
 
-ROUTES = Routes()
+ROUTES = ApiRoutes()
 
 MAX_COUNT = 10_000
 SLICE = 100
