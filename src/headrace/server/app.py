@@ -25,7 +25,6 @@ from headrace.core.loop_turn import LoopTurn
 from headrace.option_types import parse_amount
 from headrace.server import process
 from headrace.server.amqp import handlers as amqp_handlers
-from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
 from headrace.server.http.listener import HttpListener
 from headrace.server.listener import (
@@ -142,16 +141,7 @@ class Server:
 
     def _amqp_session(self, transport: ServerTransport) -> SessionProtocol:
         assert self.broker is not None
-        config = self.config
-        limits = amqp.SessionLimits(
-            frame_max=config.frame_max,
-            channel_max=config.channel_max,
-            heartbeat=config.heartbeat,
-            max_message=config.max_message_size,
-            cluster_name=self.broker.parameters.cluster_name(config.cluster_name),
-            user_from=config.tls_user_from,
-        )
-        return AmqpSession(self.broker, limits, transport, amqp_handlers.dispatch)
+        return AmqpSession(self.broker, self.config, transport, amqp_handlers.dispatch)
 
     def _native_session(self, transport: ServerTransport) -> SessionProtocol:
         assert self.broker is not None and self._fetches is not None

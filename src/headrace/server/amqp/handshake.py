@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace import __version__
@@ -50,19 +49,6 @@ _CAPABILITIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """What a connection may ask for."""
-
-    frame_max: int
-    channel_max: int
-    heartbeat: int
-    max_message: int
-    cluster_name: str
-    user_from: str = "common_name"  # which part of a certificate names the user
-    frame_min: int = FRAME_MIN
-
-
 class Handshake:
     """Lives until connection.open is answered."""
 
@@ -93,6 +79,7 @@ class Handshake:
         return rest or None
 
     def _start(self) -> m.ConnectionStart:
+        session = self._session
         return m.ConnectionStart(
             version_major=0,
             version_minor=9,
@@ -103,10 +90,10 @@ class Handshake:
                 "headrace_version": __version__,
                 "copyright": "Headrace contributors",
                 "information": "Headrace, compatible with RabbitMQ. Apache License 2.0",
-                "cluster_name": self._session.limits.cluster_name,
+                "cluster_name": session.broker.parameters.cluster_name(session.config.cluster_name),
                 "capabilities": dict.fromkeys(_CAPABILITIES, True),
             },
-            mechanisms=MECHANISMS + (b" EXTERNAL" if self._session.transport.certificate else b""),
+            mechanisms=MECHANISMS + (b" EXTERNAL" if session.transport.certificate else b""),
             locales=b"en_US",
         )
 
@@ -165,7 +152,7 @@ class Handshake:
 
     def _log_in_by_certificate(self) -> None:
         session = self._session
-        name = certificate_name(session.transport.certificate, session.limits.user_from) or ""
+        name = certificate_name(session.transport.certificate, session.config.tls_user_from) or ""
         try:
             user = session.broker.users.authenticate_certificate(name, session.transport.peer_host)
         except LoginRefused as error:
@@ -192,28 +179,22 @@ class Handshake:
         session = self._session
         session.user = user
         session.transport.authenticated()
-        limits = session.limits
-        session.send(
-            0,
-            m.ConnectionTune(
-                channel_max=limits.channel_max,
-                frame_max=limits.frame_max,
-                heartbeat=limits.heartbeat,
-            ),
-        )
+        config = session.config
+        tune = m.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat)
+        session.send(0, tune)
         self._expected = m.ConnectionTuneOk
 
     def _tuned(self, method: m.ConnectionTuneOk) -> None:
         session = self._session
-        limits = session.limits
-        frame_max = method.frame_max or limits.frame_max  # 0: the client has no limit of its own
-        channel_max = method.channel_max or limits.channel_max
-        if not limits.frame_min <= frame_max <= limits.frame_max:
+        config = session.config
+        frame_max = method.frame_max or config.frame_max  # 0: the client has no limit of its own
+        channel_max = method.channel_max or config.channel_max
+        if not FRAME_MIN <= frame_max <= config.frame_max:
             raise FrameError(f"negotiated frame_max = {frame_max} is not acceptable")
-        if channel_max > limits.channel_max:
+        if channel_max > config.channel_max:
             raise FrameError(f"negotiated channel_max = {channel_max} is not acceptable")
         session.frame_max = session.reader.frame_max = frame_max
-        session.small_frames = frame_max < limits.frame_max
+        session.small_frames = frame_max < config.frame_max
         session.channel_max = channel_max
         session.start_heartbeat(method.heartbeat)
         self._expected = m.ConnectionOpen

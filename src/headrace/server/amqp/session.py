@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from struct import Struct
 from typing import Any
 
+from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.errors import (
     BrokerError,
@@ -23,7 +24,7 @@ from headrace.errors import (
 )
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.confirms import answer_frame
-from headrace.server.amqp.handshake import Handshake, SessionLimits
+from headrace.server.amqp.handshake import FRAME_MIN, Handshake
 from headrace.server.amqp.publisher import PUBLISHES, STRETCH, Publisher, join_stretches
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
@@ -65,10 +66,10 @@ class Session(BaseSession):
         "channel_max",
         "channels",
         "client_properties",
+        "config",
         "confirming",
         "frame_max",
         "handshake",
-        "limits",
         "notices",
         "notify_blocked",
         "notify_cancel",
@@ -80,14 +81,14 @@ class Session(BaseSession):
     def __init__(
         self,
         broker: Broker,
-        limits: SessionLimits,
+        config: Config,
         transport: ServerTransport,
         dispatch: Dispatch,
     ) -> None:
         super().__init__(broker, transport)
         self._dispatch = dispatch
-        self.limits = limits
-        self.reader = Reader(limits.frame_min, limits.max_message, limits.frame_max - 8)
+        self.config = config
+        self.reader = Reader(FRAME_MIN, config.max_message_size, config.frame_max - 8)
         self.handshake: Handshake | None = Handshake(self)
         self.client_properties: Mapping[str, Any] = {}
         self.notify_cancel = False
@@ -96,8 +97,8 @@ class Session(BaseSession):
         self.channels: dict[int, Channel] = {}
         self.publisher = Publisher(self)
         self.confirming: set[Channel] = set()
-        self.frame_max = limits.frame_min
-        self.channel_max = limits.channel_max
+        self.frame_max = FRAME_MIN
+        self.channel_max = config.channel_max
         self.small_frames = False  # the peer wants smaller frames than others may have sent
 
     # -- input ----------------------------------------------------------------------------------

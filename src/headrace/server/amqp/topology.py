@@ -15,6 +15,7 @@ from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.session import Session
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.method_codec import Method
 
 Handler = Callable[["Session", Channel, Any], None]
 _LINE_ENDS = re.compile("[\r\n]")
@@ -34,6 +35,11 @@ def _on_one_line(handler: Handler, *names: str) -> Handler:
         handler(session, channel, method)
 
     return handle
+
+
+def _answer(session: Session, channel: Channel, method: Any, answer: Method) -> None:  # noqa: ANN401
+    if not method.nowait:
+        session.send(channel.number, answer)
 
 
 # -- exchanges ----------------------------------------------------------------------------------
@@ -57,16 +63,14 @@ def _exchange_declare(session: Session, channel: Channel, method: m.ExchangeDecl
             internal=method.internal,
             arguments=method.arguments,
         )
-    if not method.nowait:
-        session.send(channel.number, m.ExchangeDeclareOk())
+    _answer(session, channel, method, m.ExchangeDeclareOk())
 
 
 def _exchange_delete(session: Session, channel: Channel, method: m.ExchangeDelete) -> None:
     session.open_vhost.not_default(method.exchange)
     session.check("configure", "exchange", method.exchange)
     session.open_vhost.delete_exchange(method.exchange, if_unused=method.if_unused)
-    if not method.nowait:
-        session.send(channel.number, m.ExchangeDeleteOk())
+    _answer(session, channel, method, m.ExchangeDeleteOk())
 
 
 def _exchange_binding(session: Session, method: m.ExchangeBind | m.ExchangeUnbind) -> Vhost:
@@ -95,8 +99,7 @@ def _exchange_unbind(session: Session, channel: Channel, method: m.ExchangeUnbin
     target = vhost.exchanges.get(method.destination)
     if target is not None:
         vhost.unbind(method.source, target, method.routing_key, method.arguments)
-    if not method.nowait:
-        session.send(channel.number, m.ExchangeUnbindOk())
+    _answer(session, channel, method, m.ExchangeUnbindOk())
 
 
 # -- queues -------------------------------------------------------------------------------------
@@ -106,7 +109,7 @@ def _queue_declare(session: Session, channel: Channel, method: m.QueueDeclare) -
     vhost = session.open_vhost
     name = method.queue
     if _is_reply_name(session, name):
-        _declared(session, channel, method, name, 0, 1)
+        _answer(session, channel, method, m.QueueDeclareOk(name, 0, 1))
         return
     if method.passive:
         queue = vhost.get_queue_for(channel.queue_name(name), session)
@@ -128,7 +131,8 @@ def _queue_declare(session: Session, channel: Channel, method: m.QueueDeclare) -
             is_generated=is_generated,
         )
     channel.last_queue = queue.name
-    _declared(session, channel, method, queue.name, queue.backlog.count, len(queue.consumers))
+    counts = queue.backlog.count, len(queue.consumers)
+    _answer(session, channel, method, m.QueueDeclareOk(queue.name, *counts))
 
 
 def _is_reply_name(session: Session, name: str) -> bool:
@@ -139,21 +143,6 @@ def _is_reply_name(session: Session, name: str) -> bool:
     if session.open_vhost.replies.find(name) is None:
         raise NotFound(f"no queue '{name}' in vhost '{session.open_vhost.name}'")
     return True
-
-
-def _declared(
-    session: Session,
-    channel: Channel,
-    method: m.QueueDeclare,
-    name: str,
-    messages: int,
-    consumers: int,
-) -> None:
-    if not method.nowait:
-        session.send(
-            channel.number,
-            m.QueueDeclareOk(queue=name, message_count=messages, consumer_count=consumers),
-        )
 
 
 def _queue_binding(
@@ -194,8 +183,7 @@ def _queue_purge(session: Session, channel: Channel, method: m.QueuePurge) -> No
     session.check("read", "queue", name)
     count = session.open_vhost.get_queue_for(name, session).purge()
     session.position = session.broker.storage.position()
-    if not method.nowait:
-        session.send(channel.number, m.QueuePurgeOk(message_count=count))
+    _answer(session, channel, method, m.QueuePurgeOk(message_count=count))
 
 
 def _queue_delete(session: Session, channel: Channel, method: m.QueueDelete) -> None:
@@ -205,8 +193,7 @@ def _queue_delete(session: Session, channel: Channel, method: m.QueueDelete) -> 
         count = session.open_vhost.delete_queue(
             name, session, if_unused=method.if_unused, if_empty=method.if_empty
         )
-        if not method.nowait:
-            session.send(channel.number, m.QueueDeleteOk(message_count=count))
+        _answer(session, channel, method, m.QueueDeleteOk(message_count=count))
 
 
 HANDLERS: dict[int, Handler] = {

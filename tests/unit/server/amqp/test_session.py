@@ -10,18 +10,17 @@ from typing import cast
 
 import pytest
 
+from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.core.storage import Storage
 from headrace.server.amqp.handlers import dispatch
-from headrace.server.amqp.handshake import PROTOCOL_HEADER, SessionLimits
+from headrace.server.amqp.handshake import PROTOCOL_HEADER
 from headrace.server.amqp.session import Session
 from headrace.server.listener import ServerTransport
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.method_codec import method_frame
 
-LIMITS = SessionLimits(
-    frame_max=131072, channel_max=10, heartbeat=60, max_message=1 << 16, cluster_name="test"
-)
+CONFIG = Config(data_dir=Path(), channel_max=10, max_message_size=1 << 16)
 BEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 
@@ -91,7 +90,7 @@ def wire() -> Wire:
 @pytest.fixture
 def session(broker: Broker, wire: Wire) -> Session:
     """Opened at second 0, with heartbeats every 60 seconds."""
-    session = Session(broker, LIMITS, cast(ServerTransport, wire), dispatch)
+    session = Session(broker, CONFIG, cast(ServerTransport, wire), dispatch)
     login = m.ConnectionStartOk({}, "PLAIN", b"\x00guest\x00guest", "en_US")
     session.receive(PROTOCOL_HEADER + method_frame(0, login))
     assert session.login is not None
