@@ -22,7 +22,8 @@ from headrace.wire.native.payloads import Request
 class BulkReader(Protocol):
     """Who reads: a user in a vhost."""
 
-    broker: Broker
+    @property
+    def broker(self) -> Broker: ...
 
     @property
     def open_vhost(self) -> Vhost: ...

@@ -57,6 +57,11 @@ class ApiRequest:
         return replies.found(self.broker.vhosts.get(self.params["vhost"]))
 
     @property
+    def open_vhost(self) -> Vhost:
+        """The same, as what publishes and reads calls it."""
+        return self.vhost
+
+    @property
     def name(self) -> str:
         return self.params["name"]
 

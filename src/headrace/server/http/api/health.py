@@ -6,11 +6,9 @@ import asyncio
 import time
 from pathlib import Path
 
-from headrace.core.queues.consumer import Consumer
 from headrace.model.message import PublishedRun
-from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
-from headrace.server.http.api.messages.get import DetachedChannel
+from headrace.server.http.api.messages.get import take
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, ApiRoutes
 from headrace.wire.amqp.content import make_content
@@ -139,10 +137,8 @@ async def _aliveness(call: ApiRequest) -> replies.Reply:
     vhost.publish(
         PublishedRun(vhost.routes.get("", ALIVENESS), [content], len(content), channel_number=1)
     )
-    run = queue.take_one()
-    if run is None:
+    taken = take(queue, 1)
+    if not taken:
         return _failed("the test message was not received")
-    taker = Consumer(queue, DetachedChannel(), "")
-    queue.delivered(taker, run, 1)
-    queue.acknowledge(SettledRange(taker, run, 0, 1))
+    queue.acknowledge(taken[0])
     return _ok()

@@ -10,8 +10,6 @@ from typing import Any
 
 from headrace.bulk.fetch_pool import FrameRelay
 from headrace.bulk.read_plan import FetchRequest, ReadPlan
-from headrace.core.broker import Broker
-from headrace.core.vhost import Vhost
 from headrace.errors import NotFound, StoreError, Unsupported
 from headrace.server.bulk_plan import columns_of, lent, log_of, plan_of, source_of
 from headrace.server.http import replies
@@ -65,32 +63,16 @@ class _Frames:
         return fields
 
 
-class _RowReader:
-    """The user of a request, with the permissions of the moment."""
-
-    def __init__(self, call: ApiRequest) -> None:
-        self._call = call
-        self.broker: Broker = call.broker
-
-    @property
-    def open_vhost(self) -> Vhost:
-        return self._call.vhost
-
-    def check(self, action: str, kind: str, name: str) -> None:
-        user = self.broker.users.user(self._call.user.name)
-        user.check(self.open_vhost.name, action, kind, name)
-
-
 @ROUTES.get("/api/rows/{vhost}/{name}", ENTERS_VHOST,
     "Stored messages of a queue or topic as an Arrow stream",
     query={"kind": "string", "partition": "integer", "start": "integer", "end": "integer",
            "limit": "integer", "columns": "string"})  # fmt: skip
 async def _rows(call: ApiRequest) -> replies.Reply:
-    kind, reader = _kind(call), _RowReader(call)
+    kind = _kind(call)
     fields: dict[str, Any] = {"rid": 0, "ch": 0, kind: call.name}
     if call.query.get("columns"):
         fields["columns"] = call.query["columns"].split(",")
-    held, _ = source_of(reader, Request(Op.FETCH, fields))
+    held, _ = source_of(call, Request(Op.FETCH, fields))
     fields["uuid"] = held.uuid
     start, end, partition = call.number("start"), call.number("end"), call.number("partition")
     limit = call.number("limit")
@@ -105,14 +87,14 @@ async def _rows(call: ApiRequest) -> replies.Reply:
     tasks = []
     for one, number in sorted(held.numbers.items()):
         if partition in (None, one):
-            known = log_of(reader).reads.readable_range(number, storage.synced)
+            known = log_of(call).reads.readable_range(number, storage.synced)
             stop = known.end if end is None else min(end, known.end)
             begin = known.first if start is None else start
             tasks.append({**fields, "partition": one, "start": min(begin, stop), "end": stop})
     offsets = sum(one["end"] - one["start"] for one in tasks)
     columns = columns_of(Request(Op.FETCH, fields))
     schema = ReadPlan(kind, held.name, 0, "", columns, 0, ())
-    stream = _stream(call, reader, tasks, schema, limit or _ALL)
+    stream = _stream(call, tasks, schema, limit or _ALL)
     first = await anext(stream)  # raises before the answer has begun
     headers = {"x-headrace-offsets": str(offsets)}
     if call.method == "HEAD":
@@ -150,7 +132,7 @@ async def _begun(first: bytes, stream: AsyncGenerator[bytes, None]) -> AsyncGene
 
 
 async def _stream(
-    call: ApiRequest, reader: _RowReader, tasks: list[dict[str, Any]], schema: ReadPlan, left: int
+    call: ApiRequest, tasks: list[dict[str, Any]], schema: ReadPlan, left: int
 ) -> AsyncGenerator[bytes, None]:
     """Each turn plans one fetch, and checks the permission again."""
     async with aclosing(_fetched(call, schema, [], (True, left))) as frames:
@@ -158,7 +140,8 @@ async def _stream(
             yield fields["data"]
     for task in tasks:
         while left and task["start"] < task["end"]:
-            plan, segments = plan_of(reader, Request(Op.FETCH, task))
+            call.user = call.broker.users.user(call.user.name)  # with the rights of the moment
+            plan, segments = plan_of(call, Request(Op.FETCH, task))
             async with aclosing(_fetched(call, plan, segments, (False, left))) as frames:
                 async for fields in frames:
                     left -= fields["rows"]

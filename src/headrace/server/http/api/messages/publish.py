@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.config import Config
-from headrace.core.access.user import User
-from headrace.core.vhost import Vhost
 from headrace.errors import HttpRefused, PreconditionFailed
 from headrace.model.message import PublishedRun
 from headrace.server.http import replies
@@ -33,32 +30,20 @@ CHANNEL_NUMBER = 1  # the channel number in the frames of contents made here
 _PERSISTENT = 2
 
 
-@dataclass(slots=True)
-class _HttpPublisher:
-    """The caller, as the inspection of messages sees a connection."""
-
-    user: User
-    open_vhost: Vhost
-
-
-def make_batches(
-    user: User, vhost: Vhost, exchange: str, key: str, content: bytes, properties: Properties
-) -> list[PublishedRun]:
+def _batches(
+    call: ApiRequest, exchange: str, key: str, content: bytes, properties: Properties
+) -> Iterator[PublishedRun]:
     """One message as batches on their way; raises what is wrong with it."""
-    route = vhost.routes.get(exchange, key)
     flags = FLAG_EXPIRATION | FLAG_REPLY_TO | FLAG_USER_ID
     flags |= FLAG_HEADERS if properties.headers else 0
-    inspection = PublishInspection(_HttpPublisher(user, vhost))
-    return list(
-        inspection.batches(
-            route,
-            flags,
-            [content],
-            len(content),
-            number=CHANNEL_NUMBER,
-            persistent=properties.delivery_mode == _PERSISTENT,
-            reply_name=None,
-        )
+    return PublishInspection(call).batches(
+        call.vhost.routes.get(exchange, key),
+        flags,
+        [content],
+        len(content),
+        number=CHANNEL_NUMBER,
+        persistent=properties.delivery_mode == _PERSISTENT,
+        reply_name=None,
     )
 
 
@@ -91,7 +76,7 @@ async def _publish(call: ApiRequest) -> object:
     content = make_content(properties, payload, CHANNEL_NUMBER, limits.frame_max)
     position, routed, taken = 0, False, True
     exchange.published += 1
-    for batch in make_batches(call.user, vhost, name, key, content, properties):
+    for batch in list(_batches(call, name, key, content, properties)):
         routed = bool(batch.route.destinations)
         if routed:
             exchange.routed += len(batch.route.destinations)
