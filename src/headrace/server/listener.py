@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from headrace.errors import ConfigError
 from headrace.server import process
@@ -189,7 +189,7 @@ class ServerTransport(asyncio.Protocol):
     # -- for the session ------------------------------------------------------------------------
 
     @property
-    def certificate(self) -> Mapping[str, object] | None:
+    def certificate(self) -> Mapping[str, Any] | None:
         """The peer's certificate, if it has shown one that an authority of ours has signed."""
         transport = self._transport
         return transport.get_extra_info("peercert") or None if transport is not None else None

@@ -7,9 +7,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.errors import ConfigError
 
@@ -107,29 +107,14 @@ class Certificates:
             self._timer.cancel()
 
 
-def certificate_name(certificate: Mapping[str, object] | None, source: str) -> str | None:
+def certificate_name(certificate: Mapping[str, Any] | None, source: str) -> str | None:
     """The user that a verified certificate stands for; None when it names none.
 
     ``source`` is common_name, dns, email or uri. With several names of the kind the first counts.
     """
     if not certificate:
         return None
-    if source == "common_name":
-        return _first(_subject(certificate), "commonName")
-    return _first(_pairs(certificate.get("subjectAltName")), _ALTERNATIVE_NAMES[source])
-
-
-def _subject(certificate: Mapping[str, object]) -> Iterable[tuple[object, object]]:
-    parts = certificate.get("subject")
-    return [pair for part in parts for pair in part] if isinstance(parts, tuple) else []
-
-
-def _pairs(value: object) -> Iterable[tuple[object, object]]:
-    return value if isinstance(value, tuple) else ()
-
-
-def _first(pairs: Iterable[tuple[object, object]], kind: str) -> str | None:
-    for name, value in pairs:
-        if name == kind and isinstance(value, str) and value:
-            return value
-    return None
+    kind, names = "commonName", [pair for part in certificate.get("subject", ()) for pair in part]
+    if source != "common_name":
+        kind, names = _ALTERNATIVE_NAMES[source], certificate.get("subjectAltName", ())
+    return next((value for name, value in names if name == kind and value), None)
