@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace import __version__
-from headrace.core.access.users import Users
+from headrace.core.access.users import Account, Users
 from headrace.core.broker import DEFAULT_VHOST, Broker
-from headrace.core.exchange import Exchange, destination_type
+from headrace.core.exchange import Exchange, binding_entry
 from headrace.core.loop_turn import Steps
 from headrace.core.parameters import REPORT, Parameter
 from headrace.core.policies import OPERATOR_POLICY
@@ -282,14 +282,7 @@ def _contents(vhost: Vhost) -> dict[str, Iterator[dict[str, Any]]]:
             if name and not name.startswith("amq.")
         ),
         "bindings": (
-            {
-                "source": exchange.name,
-                "vhost": vhost.name,
-                "destination": binding.target.name,
-                "destination_type": destination_type(binding.target),
-                "routing_key": binding.key,
-                "arguments": dict(binding.arguments),
-            }
+            binding_entry(vhost.name, exchange.name, *binding[1:])
             for _, exchange in sorted(vhost.exchanges.items())
             for binding in exchange.bindings
             if _is_kept(binding.target)
@@ -318,20 +311,24 @@ def _exported_queue(queue: Queue) -> dict[str, Any]:
     }
 
 
+def export_users(users: Users, accounts: Iterable[Account]) -> list[dict[str, Any]]:
+    limits = users.user_limits()
+    return [
+        {
+            "name": account.name,
+            "password_hash": account.password_hash,
+            "hashing_algorithm": account.hashing_algorithm,
+            "tags": list(account.tags),
+            "limits": dict(limits.get(account.name, {})),
+        }
+        for account in accounts
+    ]
+
+
 def export_access(users: Users) -> dict[str, list[dict[str, Any]]]:
     """Everything that import_access reads, under the keys it reads it from."""
-    limits = users.user_limits()
     return {
-        "users": [
-            {
-                "name": account.name,
-                "password_hash": account.password_hash,
-                "hashing_algorithm": account.hashing_algorithm,
-                "tags": list(account.tags),
-                "limits": dict(limits.get(account.name, {})),
-            }
-            for account in users.list_users()
-        ],
+        "users": export_users(users, users.list_users()),
         "permissions": [asdict(row) for row in users.permissions()],
         "topic_permissions": [asdict(row) for row in users.topic_permissions()],
         "parameters": [

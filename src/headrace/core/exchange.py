@@ -31,6 +31,20 @@ def destination_type(target: Target) -> str:
     return "queue" if isinstance(target, Queue) else "exchange"
 
 
+def binding_entry(
+    vhost: str, source: str, target: Target, key: str, arguments: Mapping[str, object]
+) -> dict[str, object]:
+    """A binding under the names of RabbitMQ's API."""
+    return {
+        "source": source,
+        "vhost": vhost,
+        "destination": target.name,
+        "destination_type": destination_type(target),
+        "routing_key": key,
+        "arguments": dict(arguments),
+    }
+
+
 class Binding(NamedTuple):
     """One arrow from an exchange to a queue or another exchange."""
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus, unquote_plus
 
-from headrace.core.exchange import Target, destination_type, freeze
+from headrace.core.exchange import Target, binding_entry, destination_type, freeze
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies
@@ -46,15 +46,7 @@ def properties_key(key: str, arguments: Mapping[str, object]) -> str:
 
 
 def _row(one: Listed) -> Row:
-    return {
-        "source": one.source,
-        "vhost": one.vhost,
-        "destination": one.target.name,
-        "destination_type": destination_type(one.target),
-        "routing_key": one.key,
-        "arguments": one.arguments,
-        "properties_key": properties_key(one.key, one.arguments),
-    }
+    return {**binding_entry(*one), "properties_key": properties_key(one.key, one.arguments)}
 
 
 _FIELDS: ListColumns[Listed] = ListColumns({}, groups=[ColumnGroup(_NAMES, _row)])

@@ -157,13 +157,7 @@ def _consumers(queue: Queue) -> Row:
     }
 
 
-_NO_CONSUMERS: Row = {
-    "consumers": 0,
-    "consumer_capacity": 0,
-    "consumer_utilisation": 0,
-    "exclusive_consumer_tag": None,
-    "single_active_consumer_tag": None,
-}
+_NO_CONSUMERS: Row = dict.fromkeys(_CONSUMERS[:3], 0) | dict.fromkeys(_CONSUMERS[3:])
 
 
 def _head_timestamp(queue: Queue) -> int | None:

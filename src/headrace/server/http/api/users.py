@@ -5,28 +5,16 @@ from __future__ import annotations
 from secrets import token_urlsafe
 
 from headrace.core.access.users import Account
+from headrace.core.definitions import export_users
 from headrace.errors import HttpRefused
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ListColumns, listed, reduced
+from headrace.server.http.listing import listed_rows, reduced
 from headrace.server.http.router import ADMINISTRATOR, ApiRoutes
 
 ROUTES = ApiRoutes()
 
 SECRET_BYTES = 24
-
-
-def _fields(call: ApiRequest) -> ListColumns[Account]:
-    limits = call.broker.users.user_limits()
-    return ListColumns(
-        {
-            "name": lambda account: account.name,
-            "password_hash": lambda account: account.password_hash,
-            "hashing_algorithm": lambda account: account.hashing_algorithm,
-            "tags": lambda account: list(account.tags),
-            "limits": lambda account: limits.get(account.name, {}),
-        }
-    )
 
 
 def _account(call: ApiRequest) -> Account:
@@ -35,7 +23,8 @@ def _account(call: ApiRequest) -> Account:
 
 @ROUTES.get("/api/users", ADMINISTRATOR, "All users")
 async def _users(call: ApiRequest) -> replies.Reply:
-    return await listed(call, call.broker.users.list_users(), _fields(call))
+    users = call.broker.users
+    return await listed_rows(call, export_users(users, users.list_users()))
 
 
 @ROUTES.get(
@@ -44,12 +33,12 @@ async def _users(call: ApiRequest) -> replies.Reply:
 async def _without_permissions(call: ApiRequest) -> replies.Reply:
     users = call.broker.users
     without = [one for one in users.list_users() if not users.permissions(one.name)]
-    return await listed(call, without, _fields(call))
+    return await listed_rows(call, export_users(users, without))
 
 
 @ROUTES.get("/api/users/{name}", ADMINISTRATOR, "One user")
 async def _user(call: ApiRequest) -> object:
-    return reduced(call, _fields(call).row(_account(call)))
+    return reduced(call, *export_users(call.broker.users, [_account(call)]))
 
 
 @ROUTES.put("/api/users/{name}", ADMINISTRATOR, "Create or update a user",
