@@ -20,7 +20,7 @@ from headrace.wire.amqp.properties import HeaderTable
 from headrace.wire.amqp.values import LongInt, Timestamp
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DeadLetterPublisher:
     """Publishes the dead letters of one vhost."""
 

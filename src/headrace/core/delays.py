@@ -133,7 +133,7 @@ class DelayedMessageQueue:
                 storage.log.settle(self.number, range(offset, offset + 1))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DelayedExchanges:
     """The delayed messages of a vhost, by exchange."""
 
