@@ -7,7 +7,7 @@ from headrace.core.vhost import Vhost
 from headrace.server.http import replies, stats
 from headrace.server.http.api.bindings import all_bindings, list_bindings
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ListColumns, Row, listed, reduced
+from headrace.server.http.listing import ColumnGroup, ListColumns, Row, listed, reduced
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoutes
 from headrace.server.http.sampler import window_of
 
@@ -34,17 +34,12 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
 
     return ListColumns(
         {
-            "name": lambda item: item[1].name,
             "vhost": lambda item: item[0].name,
-            "type": lambda item: item[1].kind,
-            "durable": lambda item: item[1].durable,
-            "auto_delete": lambda item: item[1].auto_delete,
-            "internal": lambda item: item[1].internal,
-            "arguments": lambda item: item[1].arguments,
             "policy": lambda item: item[1].policy,
             "user_who_performed_action": lambda item: _maker(item[1]),
             "message_stats": message_stats,
         },
+        groups=[ColumnGroup(("name", *_DECLARATION), lambda item: item[1].declaration())],
         optional=("message_stats", "policy"),
     )
 

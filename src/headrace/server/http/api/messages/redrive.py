@@ -227,7 +227,7 @@ async def _moved(
     source = call.free_queue()
     expected = call.value("first_offset", int, None)
     edit, drop_history = call.value("edit", dict, None), call.boolean("drop_history", False)
-    moved = position = 0
+    moved, position, stuck = 0, 0, None
     while moved < count and (taken := taking.next()) is not None:
         if expected is not None and taken.run.offsets[0] != expected:
             source.requeue([taken])
@@ -242,15 +242,15 @@ async def _moved(
             source.requeue([taken])  # it was taken: without this it would be lost
             if not moved:
                 raise
-            await until_durable(call.broker, position)
-            return moved, str(error)
+            stuck = str(error)
+            break
         if at is None:
             source.requeue([taken])
-            await until_durable(call.broker, position)
-            return moved, "the destination did not take the next message; it stays where it is"
+            stuck = "the destination did not take the next message; it stays where it is"
+            break
         moved += 1
         position = max(position, at)
         if moved % SLICE == 0:
             await until_durable(call.broker, position)
     await until_durable(call.broker, position)
-    return moved, None
+    return moved, stuck
