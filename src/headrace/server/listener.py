@@ -124,7 +124,7 @@ class ServerTransport(asyncio.Protocol):
         self._transports = transports
         self._make_session = make_session
         self._session: SessionProtocol | None = None
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport  # from connection_made() on
         self._waiting = False
         self._deadline: asyncio.TimerHandle | None = None
         self._paused: set[str] = set()
@@ -191,8 +191,7 @@ class ServerTransport(asyncio.Protocol):
     @property
     def certificate(self) -> Mapping[str, Any] | None:
         """The peer's certificate, if it has shown one that an authority of ours has signed."""
-        transport = self._transport
-        return transport.get_extra_info("peercert") or None if transport is not None else None
+        return self._transport.get_extra_info("peercert") or None
 
     def keep_open(self) -> None:
         """The peer has shown a password: it does not make room for others any more."""
@@ -211,19 +210,17 @@ class ServerTransport(asyncio.Protocol):
             self._deadline = None
 
     def write(self, data: bytes | bytearray) -> None:
-        transport = self._transport
-        if transport is not None and not self._output_ended and not transport.is_closing():
-            transport.write(data)
+        if not self._output_ended and not self._transport.is_closing():
+            self._transport.write(data)
 
     def direct_descriptor(self) -> int | None:
         """Of the socket, if another process may write to it now."""
-        transport = self._transport
-        if transport is None or self.tls is not None or transport.is_closing() or self.unsent():
+        if self.tls is not None or self._transport.is_closing() or self.unsent():
             return None
-        return descriptor_of(transport)
+        return descriptor_of(self._transport)
 
     def unsent(self) -> int:
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._transport.get_write_buffer_size()
 
     @property
     def is_paused(self) -> bool:
@@ -231,7 +228,7 @@ class ServerTransport(asyncio.Protocol):
 
     def pause_reading(self, reason: str) -> None:
         """Stop reading; there may be several reasons at once."""
-        if self._transport is not None and not self._transport.is_closing():
+        if not self._transport.is_closing():
             if not self._paused:
                 self._transport.pause_reading()
             self._paused.add(reason)
@@ -240,14 +237,12 @@ class ServerTransport(asyncio.Protocol):
         """One reason is gone; go on when it was the last."""
         if reason in self._paused:
             self._paused.discard(reason)
-            transport = self._transport
-            if not self._paused and transport is not None and not transport.is_closing():
-                transport.resume_reading()
+            if not self._paused and not self._transport.is_closing():
+                self._transport.resume_reading()
 
     def close(self) -> None:
         """Close once everything is written."""
-        if self._transport is not None:
-            self._transport.close()
+        self._transport.close()
 
     def end_output(self, seconds: float) -> None:
         """Nothing more will be written; hang up when the peer has, or after this time.
@@ -255,7 +250,7 @@ class ServerTransport(asyncio.Protocol):
         Closing at once could cut off what the peer has not read yet.
         """
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport.is_closing():
             return
         if not transport.can_write_eof():  # TLS says goodbye by itself
             transport.close()
@@ -266,8 +261,7 @@ class ServerTransport(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     def close_after(self, seconds: float) -> None:
         """Close if the peer has not done so by then."""
