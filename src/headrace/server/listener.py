@@ -134,6 +134,8 @@ class ServerTransport(asyncio.Protocol):
         self.host = ""
         self.port = 0
         self.tls: ssl.SSLObject | None = None
+        # The peer's certificate, if it has shown one that an authority of ours has signed.
+        self.certificate: Mapping[str, Any] | None = None
         self.name = "?"
 
     # -- from the loop --------------------------------------------------------------------------
@@ -144,6 +146,7 @@ class ServerTransport(asyncio.Protocol):
         self.peer_host, self.peer_port = _address(transport, "peername")
         self.host, self.port = _address(transport, "sockname")
         self.tls = transport.get_extra_info("ssl_object")
+        self.certificate = transport.get_extra_info("peercert") or None
         self.name = (
             f"{host_port(self.peer_host, self.peer_port)} -> {host_port(self.host, self.port)}"
         )
@@ -187,11 +190,6 @@ class ServerTransport(asyncio.Protocol):
         self.abort()
 
     # -- for the session ------------------------------------------------------------------------
-
-    @property
-    def certificate(self) -> Mapping[str, Any] | None:
-        """The peer's certificate, if it has shown one that an authority of ours has signed."""
-        return self._transport.get_extra_info("peercert") or None
 
     def keep_open(self) -> None:
         """The peer has shown a password: it does not make room for others any more."""
