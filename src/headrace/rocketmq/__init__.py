@@ -8,6 +8,7 @@ from headrace.rocketmq.config import ConsumerConfig, ProducerConfig
 from headrace.rocketmq.consumers import (
     AsyncConcurrentConsumer,
     AsyncOrderlyConsumer,
+    BaseConsumer,
     ConcurrentConsumer,
     OrderlyConsumer,
     TransactionConsumer,
@@ -21,10 +22,9 @@ from headrace.rocketmq.consuming.allocation import (
     HashAllocateStrategy,
     MachineRoomAllocateStrategy,
 )
-from headrace.rocketmq.consuming.base_consumer import BaseConsumer
 from headrace.rocketmq.consuming.listeners import ConsumeContext, MessageListener
 from headrace.rocketmq.consuming.process_queue import ProcessQueue
-from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
+from headrace.rocketmq.consuming.rebalance import ConsumeFromWhereManager
 from headrace.rocketmq.enums import (
     AllocateQueueStrategy,
     ConflictType,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
 
 from headrace.rocketmq.consuming.consumer_core import ConsumerCore
-from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
+from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerResult
 from headrace.rocketmq.consuming.membership import wire_subscription
 from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.runners import ListenerRunner
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.message import message_in
-from headrace.rocketmq.net.client_instance import Handler
 from headrace.rocketmq.net.connection import Connection
 from headrace.wire.remoting.codes import VERSION, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
@@ -30,7 +28,6 @@ from headrace.wire.remoting.names import retry_topic
 
 logger = logging.getLogger(__name__)
 
-Serve = Callable[[Command], Awaitable[Command | None]]
 _RESULTS = {
     ConsumeResult.SUCCESS: ConsumeResultCode.CR_SUCCESS,
     ConsumeResult.COMMIT: ConsumeResultCode.CR_COMMIT,
@@ -41,28 +38,23 @@ _RESULTS = {
 class ConsumerRequests:
     """Answers for one consumer."""
 
-    def __init__(
-        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
-    ) -> None:
+    def __init__(self, core: ConsumerCore, runner: ListenerRunner) -> None:
         self._core = core
-        self._adapter = adapter
         self._runner = runner
-        handlers: dict[int, Serve] = {
+        core.instance.handlers |= {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
         }
-        for code, handler in handlers.items():
-            core.instance.handlers[code] = _without_connection(handler)
 
-    async def _members_changed(self, command: Command) -> None:
+    async def _members_changed(self, _: Connection, command: Command) -> None:
         """Another member may take our queues: it is to begin where we are."""
         await self._core.persist()
         self._core.rebalance_soon()
 
-    async def _reset(self, command: Command) -> None:
+    async def _reset(self, _: Connection, command: Command) -> None:
         """An operator has moved the group's offsets."""
         header = ResetOffset.take(command.ext)
         offsets = take_offsets("offsetTable", command.body)
@@ -72,7 +64,7 @@ class ConsumerRequests:
             if a is not None:
                 await self._core.rebalancer.reset(a, offset)
 
-    async def _status(self, command: Command) -> Command:
+    async def _status(self, _: Connection, command: Command) -> Command:
         topic = GetConsumerStatus.take(command.ext).topic
         self._core.update_offsets()
         offsets = {
@@ -82,7 +74,7 @@ class ConsumerRequests:
         }
         return command.answer(ResponseCode.SUCCESS, body=offsets_body("messageQueueTable", offsets))
 
-    async def _running_info(self, command: Command) -> Command:
+    async def _running_info(self, _: Connection, command: Command) -> Command:
         core = self._core
         core.update_offsets()
         offsets = {entry.queue: entry.offset for entry in core.store.entries()}
@@ -100,15 +92,13 @@ class ConsumerRequests:
         )
         return command.answer(ResponseCode.SUCCESS, body=info.encode())
 
-    async def _consume_directly(self, command: Command) -> Command:
+    async def _consume_directly(self, _: Connection, command: Command) -> Command:
         """An operator wants one message consumed here and now."""
         header = ConsumeDirectly.take(command.ext)
         message = message_in(command.body, header.broker_name or "")
         config = self._core.config
         message.restore_topic(retry_topic(config.consumer_group), config.namespace)
-        outcome, millis = await self._runner.call(
-            self._adapter, [message], ConsumeContext(message.queue)
-        )
+        outcome, millis = await self._runner.call([message], ConsumeContext(message.queue))
         body = ConsumeDirectlyResult(
             _direct_result(outcome),
             order=self._core.is_orderly,
@@ -116,13 +106,6 @@ class ConsumerRequests:
             spent_millis=int(millis),
         )
         return command.answer(ResponseCode.SUCCESS, body=body.encode())
-
-
-def _without_connection(serve: Serve) -> Handler:
-    async def handler(connection: Connection, command: Command) -> Command | None:
-        return await serve(command)
-
-    return handler
 
 
 def _direct_result(outcome: ListenerResult) -> ConsumeResultCode:

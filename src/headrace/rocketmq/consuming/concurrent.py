@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
+from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerResult
 from headrace.rocketmq.consuming.process_queue import Assignment
-from headrace.rocketmq.consuming.retry_topics import RetrySender
 from headrace.rocketmq.consuming.runners import ListenerRunner, until
+from headrace.rocketmq.consuming.service import ConsumeService, batches
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.message import MessageExt
 
@@ -25,31 +24,14 @@ _LATE_LEVEL = 3
 _SWEEP = 60.0
 
 
-def batches(messages: list[MessageExt], size: int) -> Iterator[list[MessageExt]]:
-    """What listeners get at a time; a message that cannot be read fails alone."""
-    batch: list[MessageExt] = []
-    for message in messages:
-        if batch and (len(batch) >= size or message.body_error or batch[0].body_error):
-            yield batch
-            batch = []
-        batch.append(message)
-    if batch:
-        yield batch
-
-
-class ConcurrentService:
+class ConcurrentService(ConsumeService):
     """Feeds listeners and settles what they have done."""
 
     is_orderly = False
     results = (ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER)
 
-    def __init__(
-        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
-    ) -> None:
-        self._core = core
-        self._adapter = adapter
-        self._runner = runner
-        self._retry_sender = RetrySender(core, core.config.max_reconsume_times)
+    def __init__(self, core: ConsumerCore, runner: ListenerRunner) -> None:
+        super().__init__(core, runner, core.config.max_reconsume_times)
         self._sending_back: set[int] = set()
 
     def start(self) -> None:
@@ -58,18 +40,6 @@ class ConcurrentService:
     def arrived(self, a: Assignment, messages: list[MessageExt]) -> None:
         for batch in batches(messages, self._core.config.consume_message_batch_max_size):
             self._submit(a, batch)
-
-    async def took(self, assignments: list[Assignment]) -> list[Assignment]:
-        """Queues that were gained; here all of them can be used at once."""
-        return assignments
-
-    async def leave(self, a: Assignment) -> bool:
-        a.update_offset()
-        a.drop()
-        return True
-
-    async def released(self, a: Assignment) -> None:
-        """Nothing to release."""
 
     async def stop(self, seconds: float) -> bool:
         """Failed messages under way to their brokers may arrive, so that offsets can pass them."""
@@ -94,7 +64,7 @@ class ConcurrentService:
         def done(outcome: ListenerResult, millis: float) -> None:
             self._settle(a, messages, context, outcome, millis)
 
-        self._runner.submit(self._adapter, messages, context, begin, done)
+        self._runner.submit(messages, context, begin, done)
 
     def _settle(
         self,
@@ -137,7 +107,7 @@ class ConcurrentService:
         for message in messages:
             if a.dropped or not a.cached.holds(message):
                 continue
-            if await self._retry_sender.send_back(a.queue, message, level):
+            if await self.send_back(a.queue, message, level):
                 a.cached.remove([message])
             else:
                 self._core.instance.spawn(self._retry_locally(a, message))
@@ -165,7 +135,7 @@ class ConcurrentService:
                     message.msg_id,
                     limit,
                 )
-                if self._core.config.is_broadcasting or await self._retry_sender.send_back(
+                if self._core.config.is_broadcasting or await self.send_back(
                     a.queue, message, _LATE_LEVEL
                 ):
                     self._core.metrics.add("timed_out")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.rocketmq.config import ConsumerConfig
 from headrace.rocketmq.consuming.listeners import ListenerResult
 from headrace.rocketmq.consuming.membership import Membership
 from headrace.rocketmq.consuming.process_queue import Assignment, FlowLimits
-from headrace.rocketmq.consuming.rebalance import Rebalancer, cancel
-from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
-from headrace.rocketmq.errors import TopicNotFoundError
+from headrace.rocketmq.consuming.rebalance import ConsumeFromWhereManager, Rebalancer, cancel
+from headrace.rocketmq.consuming.service import ConsumeService
 from headrace.rocketmq.message import MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics
 from headrace.rocketmq.net import checks
@@ -21,26 +20,12 @@ from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from headrace.rocketmq.offsets.remote import BrokerOffsets
 from headrace.rocketmq.producing.trace import MessageTrace
-from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
-from headrace.wire.remoting.message_queue import MessageQueue
+from headrace.rocketmq.subscriptions import SubscriptionManager
 
 logger = logging.getLogger(__name__)
 
 _OFFSET_SECONDS = 5.0
 _ROUTES_GAP = 1.0
-
-
-class ConsumeService(Protocol):
-    """How messages are consumed: concurrently or in order."""
-
-    is_orderly: bool
-
-    def start(self) -> None: ...
-    def arrived(self, a: Assignment, messages: list[MessageExt]) -> None: ...
-    async def took(self, assignments: list[Assignment]) -> list[Assignment]: ...
-    async def leave(self, a: Assignment) -> bool: ...
-    async def released(self, a: Assignment) -> None: ...
-    async def stop(self, seconds: float) -> bool: ...
 
 
 class ConsumerCore:
@@ -101,18 +86,6 @@ class ConsumerCore:
 
     def owned(self) -> list[Assignment]:
         return self.rebalancer.owned()
-
-    def subscription_of(self, topic: str) -> SubscriptionData | None:
-        return self.members.subscription_of(topic)
-
-    def address_of(self, queue: MessageQueue, broker_id: int = 0) -> str:
-        return self.broker_address(queue.broker_name, broker_id)
-
-    def broker_address(self, broker: str, broker_id: int = 0) -> str:
-        found = self.instance.routes.address(broker, broker_id)
-        if found is None:
-            raise TopicNotFoundError(f"the address of broker {broker!r} is not known")
-        return found
 
     def spawn_from_anywhere(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something on the loop, whatever thread this is."""

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.config import clamp_suspension
-from headrace.rocketmq.consuming.concurrent import batches
-from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
+from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerResult
 from headrace.rocketmq.consuming.process_queue import Assignment
-from headrace.rocketmq.consuming.retry_topics import DEAD_LETTER, RetrySender
 from headrace.rocketmq.consuming.runners import ListenerRunner, until
+from headrace.rocketmq.consuming.service import DEAD_LETTER, ConsumeService, batches
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import RocketMQError
 from headrace.rocketmq.message import MessageExt
@@ -28,6 +27,10 @@ from headrace.wire.remoting.message_queue import LockRequest, MessageQueue, take
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
+logger = logging.getLogger(__name__)
+
+_LOCK_PAUSE = 0.05
+_LEAVE_SECONDS = 0.5  # seconds a rebalance waits for a listener
 BROKER_LIFE = 55.0  # after so long without renewal another member may have had the lock
 
 
@@ -40,7 +43,12 @@ class QueueLockHolder:
 
     async def acquire(self, assignments: list[Assignment]) -> list[Assignment]:
         """Those whose lock we have now."""
-        held = await self._lock([a.queue for a in assignments])
+        held: set[MessageQueue] = set()
+        for broker, wanted in by_broker(a.queue for a in assignments).items():
+            try:
+                held |= await self._lock_on(broker, wanted)
+            except (RocketMQError, CodecError) as error:
+                logger.warning("queues of %s were not locked: %s", broker, error)
         now = time.monotonic()
         taken = [a for a in assignments if a.queue in held]
         for a in taken:
@@ -49,22 +57,16 @@ class QueueLockHolder:
             self._core.metrics.add("lock_failures", len(assignments) - len(taken))
         return taken
 
-    async def keep(self) -> None:
-        await self._core.instance.every(self._core.config.lock_interval, self.renew)
-
     async def renew(self) -> None:
         """A lock that another member has is lost, and with it the queue."""
         async with self._one_at_a_time:
-            await self._renew()
-
-    async def _renew(self) -> None:
-        for broker, queues in by_broker(a.queue for a in self._core.owned()).items():
-            try:
-                held = await self._lock_on(broker, queues)
-            except (RocketMQError, CodecError) as error:
-                logger.warning("locks on %s were not renewed: %s", broker, error)
-                continue
-            await self._renewed(set(queues), held)
+            for broker, queues in by_broker(a.queue for a in self._core.owned()).items():
+                try:
+                    held = await self._lock_on(broker, queues)
+                except (RocketMQError, CodecError) as error:
+                    logger.warning("locks on %s were not renewed: %s", broker, error)
+                else:
+                    await self._renewed(set(queues), held)
 
     async def _renewed(self, asked: set[MessageQueue], held: set[MessageQueue]) -> None:
         now = time.monotonic()
@@ -78,37 +80,22 @@ class QueueLockHolder:
                 self._core.metrics.add("lock_failures")
                 await self._core.rebalancer.lock_lost(a)
 
-    async def _lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        held: set[MessageQueue] = set()
-        for broker, wanted in by_broker(queues).items():
-            try:
-                held |= await self._lock_on(broker, wanted)
-            except (RocketMQError, CodecError) as error:
-                logger.warning("queues of %s were not locked: %s", broker, error)
-        return held
-
     async def _lock_on(self, broker: str, queues: list[MessageQueue]) -> set[MessageQueue]:
-        answer = await self._core.instance.ask(
-            self._core.broker_address(broker),
-            Command(RequestCode.LOCK_BATCH_MQ, body=self._body(queues)),
-        )
+        answer = await self._ask(RequestCode.LOCK_BATCH_MQ, broker, queues)
         return set(take_locked(answer.body))
 
-    async def release(self, assignments: list[Assignment]) -> None:
+    async def release(self, a: Assignment) -> None:
         async with self._one_at_a_time:
-            await self._release(assignments)
-
-    async def _release(self, assignments: list[Assignment]) -> None:
-        for broker, queues in by_broker(a.queue for a in assignments).items():
-            command = Command(RequestCode.UNLOCK_BATCH_MQ, body=self._body(queues))
             try:
-                await self._core.instance.ask(self._core.broker_address(broker), command)
+                await self._ask(RequestCode.UNLOCK_BATCH_MQ, a.queue.broker_name, [a.queue])
             except RocketMQError as error:
-                logger.warning("locks on %s were not released: %s", broker, error)
+                logger.warning("the lock of %s was not released: %s", a.queue, error)
 
-    def _body(self, queues: list[MessageQueue]) -> bytes:
-        group, client = self._core.config.consumer_group, self._core.instance.client_id
-        return LockRequest(group, client, tuple(queues)).encode()
+    async def _ask(self, code: int, broker: str, queues: list[MessageQueue]) -> Command:
+        core = self._core
+        request = LockRequest(core.config.consumer_group, core.instance.client_id, tuple(queues))
+        command = Command(code, body=request.encode())
+        return await core.instance.ask(core.instance.address_of(broker), command)
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
@@ -119,13 +106,7 @@ def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     return found
 
 
-logger = logging.getLogger(__name__)
-
-_LOCK_PAUSE = 0.05
-_LEAVE_SECONDS = 0.5  # seconds a rebalance waits for a listener
-
-
-class OrderlyService:
+class OrderlyService(ConsumeService):
     """A worker per queue."""
 
     is_orderly = True
@@ -137,21 +118,15 @@ class OrderlyService:
         ConsumeResult.ROLLBACK,
     )
 
-    def __init__(
-        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
-    ) -> None:
-        self._core = core
-        self._adapter = adapter
-        self._runner = runner
+    def __init__(self, core: ConsumerCore, runner: ListenerRunner) -> None:
+        super().__init__(core, runner, core.config.orderly_max_reconsume_times)
         self._locks = QueueLockHolder(core)
         self._keeper: asyncio.Task[None] | None = None
-        limit = core.config.orderly_max_reconsume_times
-        self._retry_sender = RetrySender(core, limit)
-        self._limit = limit if limit >= 0 else None
 
     def start(self) -> None:
         if self._core.needs_locks:
-            self._keeper = self._core.instance.spawn(self._locks.keep())
+            every = self._core.instance.every(self._core.config.lock_interval, self._locks.renew)
+            self._keeper = self._core.instance.spawn(every)
 
     def arrived(self, a: Assignment, messages: list[MessageExt]) -> None:
         a.arrived.set()
@@ -169,14 +144,12 @@ class OrderlyService:
         a.is_leaving = True
         if not await until(lambda: not a.is_busy, _LEAVE_SECONDS):
             return False
-        a.update_offset()
-        a.drop()
-        return True
+        return await super().leave(a)
 
     async def released(self, a: Assignment) -> None:
         """After its offset is stored."""
         if self._core.needs_locks:
-            await self._locks.release([a])
+            await self._locks.release(a)
 
     async def stop(self, seconds: float) -> bool:
         for a in self._core.owned():
@@ -247,7 +220,7 @@ class OrderlyService:
         seconds = core.config.orderly_consume_timeout
         if core.trace is not None:
             core.trace.consuming(messages)
-        call = asyncio.ensure_future(self._runner.call(self._adapter, messages, context))
+        call = asyncio.ensure_future(self._runner.call(messages, context))
         try:
             while True:
                 done, _ = await asyncio.wait({call}, timeout=seconds)
@@ -293,14 +266,14 @@ class OrderlyService:
 
     async def _dead_lettered(self, a: Assignment, messages: list[MessageExt]) -> bool:
         """True when all have failed too often and are out of the way."""
-        limit = self._limit
-        if limit is None or any(one.reconsume_times < limit for one in messages):
+        limit = self._core.config.orderly_max_reconsume_times
+        if limit < 0 or any(one.reconsume_times < limit for one in messages):
             return False
         if self._core.config.is_broadcasting:
             for message in messages:
                 logger.error("message %s failed %s times; it is given up", message.msg_id, limit)
             return True
         for message in messages:
-            if not await self._retry_sender.send_back(a.queue, message, DEAD_LETTER):
+            if not await self.send_back(a.queue, message, DEAD_LETTER):
                 return False
         return True

@@ -105,7 +105,7 @@ class Puller:
 
     async def _pull_once(self) -> None:
         core, a = self._core, self._a
-        data = core.subscription_of(a.queue.topic)
+        data = core.members.subscription_of(a.queue.topic)
         if data is None:
             await asyncio.sleep(_FULL_PAUSE)  # unsubscribed: the queue is dropped in a moment
             return
@@ -136,13 +136,13 @@ class Puller:
 
     def _is_current(self) -> bool:
         """Whether the selector is still the one that the broker was asked for."""
-        now, asked = self._core.subscription_of(self._a.queue.topic), self._asked
+        now, asked = self._core.members.subscription_of(self._a.queue.topic), self._asked
         return now is not None and asked is not None and now.selector == asked.selector
 
     def _ask(self, data: SubscriptionData, offset: int) -> asyncio.Task[Command]:
         core, a = self._core, self._a
         self._asked = data
-        address = core.address_of(a.queue, a.broker_id)
+        address = core.instance.address_of(a.queue.broker_name, a.broker_id)
         patience = core.config.pull_suspend_timeout / 1000 + _GRACE
         request = core.instance.remoting.ask(address, self._request(data, offset), patience)
         return asyncio.ensure_future(request)

@@ -6,14 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.consuming.allocation import AllocateStrategy
 from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.puller import Puller
-from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.enums import ConsumeFromWhere, ReadOffsetType
 from headrace.rocketmq.errors import RocketMQError
 from headrace.wire.remoting.message_queue import MessageQueue
@@ -22,21 +20,54 @@ from headrace.wire.remoting.names import is_retry_topic
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class RebalanceDiff:
-    """The difference between what a consumer has and what it should have."""
-
-    gained: tuple[MessageQueue, ...]
-    lost: tuple[MessageQueue, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.gained or self.lost)
+_SOON = 1.0  # seconds until another rebalance when one was not complete
+_SWARM = 0.05  # notifications come in swarms
+_HANDOVER = 0.2  # seconds in which members store the offsets of queues that another takes
+_HALF_AN_HOUR = 30 * 60 * 1000
 
 
-def change(owned: Collection[MessageQueue], wanted: Iterable[MessageQueue]) -> RebalanceDiff:
+class QueueOffsets(Protocol):
+    """Questions to the broker of a queue. They block; never ask from an event loop."""
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset the next message will get."""
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The oldest offset that can still be read."""
+
+    def offset_by_time(self, queue: MessageQueue, timestamp: int) -> int:
+        """The first message stored at that time (milliseconds) or later."""
+
+
+class ConsumeFromWhereManager:
+    """Turns ConsumeFromWhere into an offset."""
+
+    def __init__(self, bounds: QueueOffsets) -> None:
+        self._bounds = bounds
+
+    def get_consume_offset(
+        self, queue: MessageQueue, strategy: ConsumeFromWhere | str, timestamp: int = 0
+    ) -> int:
+        """`timestamp`: milliseconds since 1970, 0 = half an hour ago."""
+        strategy = ConsumeFromWhere(strategy)
+        if is_retry_topic(queue.topic):
+            return self._bounds.min_offset(queue)  # failed by this group: none may be skipped
+        if strategy is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+            return self._bounds.min_offset(queue)
+        if strategy is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET:
+            return self._bounds.max_offset(queue)
+        stamp = timestamp or time.time_ns() // 1_000_000 - _HALF_AN_HOUR
+        return self._bounds.offset_by_time(queue, stamp)
+
+
+def change(
+    owned: Collection[MessageQueue], wanted: Iterable[MessageQueue]
+) -> tuple[list[MessageQueue], list[MessageQueue]]:
+    """The queues to be taken and those to be given up."""
     should = set(wanted)
-    return RebalanceDiff(tuple(sorted(should - set(owned))), tuple(sorted(set(owned) - should)))
+    return sorted(should - set(owned)), sorted(set(owned) - should)
 
 
 def share_of(
@@ -53,17 +84,6 @@ def share_of(
     if members is None or not queues:
         return None
     return strategy.allocate(group, client_id, sorted(queues), sorted(members))
-
-
-def by_topic(queues: Iterable[MessageQueue], topic: str) -> list[MessageQueue]:
-    return [queue for queue in queues if queue.topic == topic]
-
-
-logger = logging.getLogger(__name__)
-
-_SOON = 1.0  # seconds until another rebalance when one was not complete
-_SWARM = 0.05  # notifications come in swarms
-_HANDOVER = 0.2  # seconds in which members store the offsets of queues that another takes
 
 
 class Rebalancer:
@@ -145,26 +165,21 @@ class Rebalancer:
         if not self._config.is_broadcasting:
             members = await self._core.members.of_topic(topic)
             self._has_others = len(members or ()) > 1
-            wanted = share_of(
-                self._strategy,
-                self._config.consumer_group,
-                self._core.instance.client_id,
-                known.read_queues,
-                members,
-            )
+            group, me = self._config.consumer_group, self._core.instance.client_id
+            wanted = share_of(self._strategy, group, me, known.read_queues, members)
         if wanted is None:
             return False
-        mine = by_topic(self._owned, topic)
+        mine = [queue for queue in self._owned if queue.topic == topic]
         leaving = [queue for queue in mine if self._owned[queue].is_leaving]
-        difference = change(mine, wanted)
+        gained, lost = change(mine, wanted)
         complete = not leaving  # once given up, they may be taken again
-        for queue in {*difference.lost, *leaving}:
+        for queue in {*lost, *leaving}:
             a = self._owned.get(queue)
             complete &= a is None or await self._release(a)
-        if difference.gained and self._is_settling(known.read_queues):
+        if gained and self._is_settling(known.read_queues):
             return False
-        if difference.gained:
-            complete &= await self._take(list(difference.gained))
+        if gained:
+            complete &= await self._take(gained)
         return complete
 
     def _is_settling(self, queues: Iterable[MessageQueue]) -> bool:

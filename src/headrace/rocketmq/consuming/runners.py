@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from threading import Condition, Lock, Thread, current_thread
-from typing import Protocol
 
 from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
 from headrace.rocketmq.message import MessageExt
@@ -16,7 +16,10 @@ from headrace.rocketmq.message import MessageExt
 logger = logging.getLogger(__name__)
 
 _IDLE = 60.0
+_LOOK = 0.01
 Job = Callable[[], None]
+Done = Callable[[ListenerResult, float], None]
+Begin = Callable[[], bool]
 
 
 class ThreadPool:
@@ -151,9 +154,6 @@ class ThreadPool:
         return True
 
 
-_LOOK = 0.01
-
-
 async def until(condition: Callable[[], bool], seconds: float) -> bool:
     """Look again and again; False when it has not become true in time."""
     deadline = time.monotonic() + seconds
@@ -164,111 +164,93 @@ async def until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-Done = Callable[[ListenerResult, float], None]
-Begin = Callable[[], bool]
+class ListenerRunner(ABC):
+    """Where a listener runs; ``adapter`` calls it."""
 
+    def __init__(self, adapter: ListenerAdapter) -> None:
+        self._adapter = adapter
 
-class ListenerRunner(Protocol):
-    """Both ways to run a listener."""
-
+    @abstractmethod
     def submit(
-        self,
-        adapter: ListenerAdapter,
-        messages: list[MessageExt],
-        context: ConsumeContext,
-        begin: Begin,
-        done: Done,
+        self, messages: list[MessageExt], context: ConsumeContext, begin: Begin, done: Done
     ) -> None:
         """Some time: `begin`, and if that is True, the listener, then `done`."""
 
+    @abstractmethod
     async def call(
-        self, adapter: ListenerAdapter, messages: list[MessageExt], context: ConsumeContext
+        self, messages: list[MessageExt], context: ConsumeContext
     ) -> tuple[ListenerResult, float]:
         """Now, and wait for it; the outcome and the milliseconds it took."""
 
+    @abstractmethod
     async def stop(self, seconds: float) -> bool:
         """Begin nothing more; False when some listeners did not end in time."""
 
 
-def _timed(
-    adapter: ListenerAdapter, messages: list[MessageExt], context: ConsumeContext
-) -> tuple[ListenerResult, float]:
-    start = time.perf_counter()
-    outcome = adapter.run(messages, context)
-    return outcome, (time.perf_counter() - start) * 1000
-
-
-class ThreadRunner:
+class ThreadRunner(ListenerRunner):
     """Listeners in a pool of threads."""
 
-    def __init__(self, name: str, low: int, high: int) -> None:
+    def __init__(self, adapter: ListenerAdapter, name: str, low: int, high: int) -> None:
+        super().__init__(adapter)
         self._workers = ThreadPool(name, low, high)
 
     def submit(
-        self,
-        adapter: ListenerAdapter,
-        messages: list[MessageExt],
-        context: ConsumeContext,
-        begin: Begin,
-        done: Done,
+        self, messages: list[MessageExt], context: ConsumeContext, begin: Begin, done: Done
     ) -> None:
         def job() -> None:
             if begin():
-                done(*_timed(adapter, messages, context))
+                start = time.perf_counter()
+                outcome = self._adapter.run(messages, context)
+                done(outcome, (time.perf_counter() - start) * 1000)
 
         self._workers.submit(job)
 
     async def call(
-        self, adapter: ListenerAdapter, messages: list[MessageExt], context: ConsumeContext
+        self, messages: list[MessageExt], context: ConsumeContext
     ) -> tuple[ListenerResult, float]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[tuple[ListenerResult, float]] = loop.create_future()
 
-        def hand_over(found: tuple[ListenerResult, float]) -> None:
+        def hand_over(outcome: ListenerResult, millis: float) -> None:
             if not future.done():
-                future.set_result(found)
+                future.set_result((outcome, millis))
 
-        def job() -> None:
-            found = _timed(adapter, messages, context)
-            loop.call_soon_threadsafe(hand_over, found)
+        def done(outcome: ListenerResult, millis: float) -> None:
+            loop.call_soon_threadsafe(hand_over, outcome, millis)
 
-        self._workers.submit(job)
+        self.submit(messages, context, lambda: True, done)
         return await future
 
     async def stop(self, seconds: float) -> bool:
         return await asyncio.to_thread(self._workers.stop, seconds)
 
 
-class TaskRunner:
+class TaskRunner(ListenerRunner):
     """Listeners as tasks; a semaphore limits how many are running."""
 
-    def __init__(self, high: int) -> None:
+    def __init__(self, adapter: ListenerAdapter, high: int) -> None:
+        super().__init__(adapter)
         self._room = asyncio.Semaphore(high)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     def submit(
-        self,
-        adapter: ListenerAdapter,
-        messages: list[MessageExt],
-        context: ConsumeContext,
-        begin: Begin,
-        done: Done,
+        self, messages: list[MessageExt], context: ConsumeContext, begin: Begin, done: Done
     ) -> None:
         async def job() -> None:
             async with self._room:
                 if not self._stopped and begin():
-                    done(*await self.call(adapter, messages, context))
+                    done(*await self.call(messages, context))
 
         task = asyncio.get_running_loop().create_task(job())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def call(
-        self, adapter: ListenerAdapter, messages: list[MessageExt], context: ConsumeContext
+        self, messages: list[MessageExt], context: ConsumeContext
     ) -> tuple[ListenerResult, float]:
         start = time.perf_counter()
-        outcome = await adapter.run_async(messages, context)
+        outcome = await self._adapter.run_async(messages, context)
         return outcome, (time.perf_counter() - start) * 1000
 
     async def stop(self, seconds: float) -> bool:

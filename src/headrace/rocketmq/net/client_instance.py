@@ -256,6 +256,13 @@ class ClientInstance:
 
     # -- brokers -----------------------------------------------------------------------------
 
+    def address_of(self, broker: str, broker_id: int = 0) -> str:
+        """The wanted member of a broker, else its master, else any; TopicNotFoundError."""
+        found = self.routes.address(broker, broker_id)
+        if found is None:
+            raise TopicNotFoundError(f"the address of broker {broker!r} is not known")
+        return found
+
     def brokers_answer(self, topic: str) -> bool:
         """Whether a broker of the topic's last known route answers heartbeats."""
         known = self.routes.get(topic)

@@ -11,7 +11,6 @@ from headrace.rocketmq.errors import (
     BrokerError,
     OffsetStoreError,
     RocketMQError,
-    TopicNotFoundError,
 )
 from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.net.connection_pool import ResponseWaiter
@@ -135,15 +134,9 @@ class BrokerOffsets:
         self._group = group
         self._seconds = seconds
 
-    def _address(self, queue: MessageQueue) -> str:
-        address = self._instance.routes.address(queue.broker_name)
-        if address is None:
-            raise TopicNotFoundError(f"the address of broker {queue.broker_name!r} is not known")
-        return address
-
     def _offset(self, queue: MessageQueue, header: Header) -> int:
         command = Command(header.CODE, header.ext())
-        address = self._address(queue)
+        address = self._instance.address_of(queue.broker_name)
         answer = self._instance.remoting.ask_blocking(address, command, self._seconds)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark or "", address)
@@ -177,7 +170,10 @@ class BrokerOffsets:
         """
         if is_retry_topic(queue.topic):
             return True
-        ask, address = self._instance.remoting.ask_blocking, self._address(queue)
+        ask, address = (
+            self._instance.remoting.ask_blocking,
+            self._instance.address_of(queue.broker_name),
+        )
         command = Command(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": self._group})
         answer = ask(address, command, self._seconds)
         if answer.code == ResponseCode.SUCCESS:
@@ -207,7 +203,11 @@ class BrokerOffsets:
             if isinstance(found, Command) and found.code == ResponseCode.SUCCESS:
                 stored.append(entry)
             elif isinstance(found, Command):
-                problem = BrokerError(found.code, found.remark or "", self._address(entry.queue))
+                problem = BrokerError(
+                    found.code,
+                    found.remark or "",
+                    self._instance.address_of(entry.queue.broker_name),
+                )
             else:
                 problem = found or problem
         if problem is not None and not stored:
@@ -218,5 +218,7 @@ class BrokerOffsets:
     def _send_commit(self, entry: OffsetEntry, waiter: ResponseWaiter) -> None:
         queue = entry.queue
         header = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, entry.offset)
-        connection = self._instance.remoting.connection_now(self._address(queue), self._seconds)
+        connection = self._instance.remoting.connection_now(
+            self._instance.address_of(queue.broker_name), self._seconds
+        )
         connection.call(Command(header.CODE, header.ext()), waiter, self._seconds)

@@ -1,11 +1,16 @@
-"""Giving a failed message back to its broker: for another try, or to the dead letters."""
+"""What concurrent and orderly consumption share: the listener, and failed messages sent back."""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
 
+from headrace.rocketmq.consuming.process_queue import Assignment
+from headrace.rocketmq.consuming.runners import ListenerRunner
+from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import RocketMQError
 from headrace.rocketmq.message import MessageExt
 from headrace.wire.remoting import properties as names
@@ -26,18 +31,65 @@ _DEFAULT_LIMIT = 16
 _SECONDS = 5.0
 
 
-class RetrySender:
-    """Sends messages back; the ordinary way first, then as a message to the retry topic."""
+def batches(messages: list[MessageExt], size: int) -> Iterator[list[MessageExt]]:
+    """What listeners get at a time; a message that cannot be read fails alone."""
+    batch: list[MessageExt] = []
+    for message in messages:
+        if batch and (len(batch) >= size or message.body_error or batch[0].body_error):
+            yield batch
+            batch = []
+        batch.append(message)
+    if batch:
+        yield batch
 
-    def __init__(self, core: ConsumerCore, limit: int) -> None:
+
+class ConsumeService(ABC):
+    """How messages are consumed: concurrently or in order. ``limit``: tries of a message."""
+
+    is_orderly: ClassVar[bool]
+    results: ClassVar[tuple[ConsumeResult, ...]]
+    """What a listener may return."""
+
+    def __init__(self, core: ConsumerCore, runner: ListenerRunner, limit: int) -> None:
         self._core = core
-        self.limit = limit if limit >= 0 else _DEFAULT_LIMIT
+        self._runner = runner
+        self._limit = limit if limit >= 0 else _DEFAULT_LIMIT
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin what is done beside consuming."""
+
+    @abstractmethod
+    def arrived(self, a: Assignment, messages: list[MessageExt]) -> None:
+        """Messages were pulled."""
+
+    async def took(self, assignments: list[Assignment]) -> list[Assignment]:
+        """Queues that were gained; those that can be used at once."""
+        return assignments
+
+    async def leave(self, a: Assignment) -> bool:
+        """Give up a queue; False while a listener of it is running that must end first."""
+        a.update_offset()
+        a.drop()
+        return True
+
+    async def released(self, a: Assignment) -> None:  # noqa: B027 - most have nothing to release
+        """A queue was given up, and its offset is stored."""
+
+    @abstractmethod
+    async def stop(self, seconds: float) -> bool:
+        """False when some listeners did not end in time."""
+
+    # -- failed messages ---------------------------------------------------------------------
 
     async def send_back(self, queue: MessageQueue, message: MessageExt, level: int) -> bool:
-        """False when no way worked: the message is still ours."""
+        """The ordinary way first, then as a message to the retry topic.
+
+        False when no way worked: the message is still ours.
+        """
         core = self._core
         try:
-            address = core.address_of(queue)
+            address = core.instance.address_of(queue.broker_name)
             await core.instance.ask(address, self._request(queue, message, level), _SECONDS)
         except RocketMQError as error:
             logger.warning("message %s was not sent back (%s)", message.msg_id, error)
@@ -45,7 +97,7 @@ class RetrySender:
                 core.metrics.add("send_back_failures")
                 return False
         core.metrics.add("sent_back")
-        if level == DEAD_LETTER or message.reconsume_times >= self.limit:
+        if level == DEAD_LETTER or message.reconsume_times >= self._limit:
             core.metrics.add("dead_lettered")
             logger.error(
                 "message %s of topic %s has failed %s times and goes to the dead letters of %s",
@@ -63,7 +115,7 @@ class RetrySender:
             delay_level=level,
             origin_msg_id=message.offset_msg_id or None,
             origin_topic=in_namespace(self._core.config.namespace, message.topic),
-            max_reconsume_times=self.limit,
+            max_reconsume_times=self._limit,
             broker_name=queue.broker_name,
         )
         return Command(header.CODE, header.ext())
@@ -88,12 +140,13 @@ class RetrySender:
             born_timestamp=message.born_timestamp or time.time_ns() // 1_000_000,
             flag=message.flag,
             properties=properties_text(properties),
-            reconsume_times=self.limit + 1 if level == DEAD_LETTER else times,
-            max_reconsume_times=self.limit,
+            reconsume_times=self._limit + 1 if level == DEAD_LETTER else times,
+            max_reconsume_times=self._limit,
         )
         command = Command(RequestCode.SEND_MESSAGE_V2, header.ext_v2(), message.body)
         try:
-            await self._core.instance.ask(self._core.address_of(queue), command, _SECONDS)
+            address = self._core.instance.address_of(queue.broker_name)
+            await self._core.instance.ask(address, command, _SECONDS)
         except RocketMQError as error:
             logger.warning("message %s was not sent for a retry: %s", message.msg_id, error)
             return False
