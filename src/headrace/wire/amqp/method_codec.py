@@ -1,10 +1,9 @@
 """Methods of AMQP 0-9-1 to frames and back, by the layout that their declarations give. No I/O."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from inspect import get_annotations
 from struct import Struct
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 from headrace.errors import InternalError, MalformedError
 from headrace.wire.amqp.method_fields import BIT, FieldCodec
@@ -14,8 +13,29 @@ _FRAME_HEAD = Struct(">BHII")  # frame type, channel, payload size, class and me
 _METHOD_FRAME = 1
 
 
-class Method:
-    """One method with its arguments; the concrete classes are frozen dataclasses."""
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class _MethodType(type):
+    """Makes a declaration with ``ids`` a frozen dataclass with slots and enters it into METHODS."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], ids: tuple[int, int] = (0, 0)
+    ) -> Any:  # noqa: ANN401 - a class with the attributes of Method
+        made: Any = super().__new__(mcs, name, bases, body)
+        if ids == (0, 0):  # the base, or the copy with slots
+            return made
+        kinds = get_annotations(made)
+        made = dataclass(frozen=True, slots=True)(made)
+        made.layout = tuple((one, kind.__metadata__[0]) for one, kind in kinds.items())
+        if "class_id" not in kinds:  # the close methods have arguments of these names
+            made.class_id, made.method_id = ids
+        made.wire_id = ids[0] << 16 | ids[1]
+        made.name = _protocol_name(name)
+        METHODS[made.wire_id] = made
+        return made
+
+
+class Method(metaclass=_MethodType):
+    """One method with its arguments; ``ids``: of its class and its own."""
 
     __slots__ = ()
 
@@ -27,26 +47,6 @@ class Method:
 
 
 METHODS: dict[int, type[Method]] = {}
-
-_M = TypeVar("_M", bound=Method)
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def amqp_method(class_id: int, method_id: int) -> Callable[[type[_M]], type[_M]]:
-    """Make a frozen dataclass of a declaration and enter it into METHODS."""
-
-    def declare(plain: type[_M]) -> type[_M]:
-        kinds = get_annotations(plain)
-        cls = dataclass(frozen=True, slots=True)(plain)
-        cls.layout = tuple((name, kind.__metadata__[0]) for name, kind in kinds.items())
-        if "class_id" not in kinds:  # the close methods have arguments of these names
-            cls.class_id, cls.method_id = class_id, method_id
-        cls.wire_id = class_id << 16 | method_id
-        cls.name = _protocol_name(cls.__name__)
-        METHODS[cls.wire_id] = cls
-        return cls
-
-    return declare
 
 
 def _protocol_name(camel_case: str) -> str:

@@ -7,7 +7,7 @@ is read from them.)
 
 from dataclasses import field
 
-from headrace.wire.amqp.method_codec import Method, amqp_method
+from headrace.wire.amqp.method_codec import Method
 from headrace.wire.amqp.method_fields import (
     U8,
     U16,
@@ -24,8 +24,7 @@ from headrace.wire.amqp.method_fields import (
 # -- connection -------------------------------------------------------------------------------
 
 
-@amqp_method(10, 10)
-class ConnectionStart(Method):
+class ConnectionStart(Method, ids=(10, 10)):
     version_major: U8 = 0
     version_minor: U8 = 9
     server_properties: Table = field(default_factory=dict)
@@ -33,52 +32,44 @@ class ConnectionStart(Method):
     locales: LongString = b""
 
 
-@amqp_method(10, 11)
-class ConnectionStartOk(Method):
+class ConnectionStartOk(Method, ids=(10, 11)):
     client_properties: Table = field(default_factory=dict)
     mechanism: Short = ""
     response: LongString = field(default=b"", repr=False)  # has the password
     locale: Short = ""
 
 
-@amqp_method(10, 20)
-class ConnectionSecure(Method):
+class ConnectionSecure(Method, ids=(10, 20)):
     challenge: LongString = b""
 
 
-@amqp_method(10, 21)
-class ConnectionSecureOk(Method):
+class ConnectionSecureOk(Method, ids=(10, 21)):
     response: LongString = field(default=b"", repr=False)  # has the password
 
 
-@amqp_method(10, 30)
-class ConnectionTune(Method):
+class ConnectionTune(Method, ids=(10, 30)):
     channel_max: U16 = 0
     frame_max: U32 = 0
     heartbeat: U16 = 0
 
 
-@amqp_method(10, 31)
-class ConnectionTuneOk(Method):
+class ConnectionTuneOk(Method, ids=(10, 31)):
     channel_max: U16 = 0
     frame_max: U32 = 0
     heartbeat: U16 = 0
 
 
-@amqp_method(10, 40)
-class ConnectionOpen(Method):
+class ConnectionOpen(Method, ids=(10, 40)):
     virtual_host: Short = ""
     reserved_1: Short = ""
     insist: Bit = False
 
 
-@amqp_method(10, 41)
-class ConnectionOpenOk(Method):
+class ConnectionOpenOk(Method, ids=(10, 41)):
     reserved_1: Short = ""
 
 
-@amqp_method(10, 50)
-class ConnectionClose(Method):
+class ConnectionClose(Method, ids=(10, 50)):
     """The ids name the method that caused the close; 0 and 0 when there is none."""
 
     reply_code: U16 = 0
@@ -87,57 +78,44 @@ class ConnectionClose(Method):
     method_id: U16 = 0  # type: ignore[misc]
 
 
-@amqp_method(10, 51)
-class ConnectionCloseOk(Method):
-    pass
+class ConnectionCloseOk(Method, ids=(10, 51)): ...
 
 
-@amqp_method(10, 60)
-class ConnectionBlocked(Method):
+class ConnectionBlocked(Method, ids=(10, 60)):
     reason: Reason = ""
 
 
-@amqp_method(10, 61)
-class ConnectionUnblocked(Method):
-    pass
+class ConnectionUnblocked(Method, ids=(10, 61)): ...
 
 
-@amqp_method(10, 70)
-class ConnectionUpdateSecret(Method):
+class ConnectionUpdateSecret(Method, ids=(10, 70)):
     new_secret: LongString = field(default=b"", repr=False)
     reason: Reason = ""
 
 
-@amqp_method(10, 71)
-class ConnectionUpdateSecretOk(Method):
-    pass
+class ConnectionUpdateSecretOk(Method, ids=(10, 71)): ...
 
 
 # -- channel ----------------------------------------------------------------------------------
 
 
-@amqp_method(20, 10)
-class ChannelOpen(Method):
+class ChannelOpen(Method, ids=(20, 10)):
     reserved_1: Short = ""
 
 
-@amqp_method(20, 11)
-class ChannelOpenOk(Method):
+class ChannelOpenOk(Method, ids=(20, 11)):
     reserved_1: LongString = b""
 
 
-@amqp_method(20, 20)
-class ChannelFlow(Method):
+class ChannelFlow(Method, ids=(20, 20)):
     active: Bit = False
 
 
-@amqp_method(20, 21)
-class ChannelFlowOk(Method):
+class ChannelFlowOk(Method, ids=(20, 21)):
     active: Bit = False
 
 
-@amqp_method(20, 40)
-class ChannelClose(Method):
+class ChannelClose(Method, ids=(20, 40)):
     """The ids name the method that caused the close; 0 and 0 when there is none."""
 
     reply_code: U16 = 0
@@ -146,16 +124,13 @@ class ChannelClose(Method):
     method_id: U16 = 0  # type: ignore[misc]
 
 
-@amqp_method(20, 41)
-class ChannelCloseOk(Method):
-    pass
+class ChannelCloseOk(Method, ids=(20, 41)): ...
 
 
 # -- access -----------------------------------------------------------------------------------
 
 
-@amqp_method(30, 10)
-class AccessRequest(Method):
+class AccessRequest(Method, ids=(30, 10)):
     realm: Short = ""
     exclusive: Bit = False
     passive: Bit = False
@@ -164,16 +139,14 @@ class AccessRequest(Method):
     read: Bit = False
 
 
-@amqp_method(30, 11)
-class AccessRequestOk(Method):
+class AccessRequestOk(Method, ids=(30, 11)):
     ticket: U16 = 0
 
 
 # -- exchange ---------------------------------------------------------------------------------
 
 
-@amqp_method(40, 10)
-class ExchangeDeclare(Method):
+class ExchangeDeclare(Method, ids=(40, 10)):
     ticket: U16 = 0
     exchange: Short = ""
     type: Short = ""
@@ -185,26 +158,20 @@ class ExchangeDeclare(Method):
     arguments: Table = field(default_factory=dict)
 
 
-@amqp_method(40, 11)
-class ExchangeDeclareOk(Method):
-    pass
+class ExchangeDeclareOk(Method, ids=(40, 11)): ...
 
 
-@amqp_method(40, 20)
-class ExchangeDelete(Method):
+class ExchangeDelete(Method, ids=(40, 20)):
     ticket: U16 = 0
     exchange: Short = ""
     if_unused: Bit = False
     nowait: Bit = False
 
 
-@amqp_method(40, 21)
-class ExchangeDeleteOk(Method):
-    pass
+class ExchangeDeleteOk(Method, ids=(40, 21)): ...
 
 
-@amqp_method(40, 30)
-class ExchangeBind(Method):
+class ExchangeBind(Method, ids=(40, 30)):
     ticket: U16 = 0
     destination: Short = ""
     source: Short = ""
@@ -213,13 +180,10 @@ class ExchangeBind(Method):
     arguments: Table = field(default_factory=dict)
 
 
-@amqp_method(40, 31)
-class ExchangeBindOk(Method):
-    pass
+class ExchangeBindOk(Method, ids=(40, 31)): ...
 
 
-@amqp_method(40, 40)
-class ExchangeUnbind(Method):
+class ExchangeUnbind(Method, ids=(40, 40)):
     ticket: U16 = 0
     destination: Short = ""
     source: Short = ""
@@ -228,16 +192,13 @@ class ExchangeUnbind(Method):
     arguments: Table = field(default_factory=dict)
 
 
-@amqp_method(40, 51)
-class ExchangeUnbindOk(Method):
-    pass
+class ExchangeUnbindOk(Method, ids=(40, 51)): ...
 
 
 # -- queue ------------------------------------------------------------------------------------
 
 
-@amqp_method(50, 10)
-class QueueDeclare(Method):
+class QueueDeclare(Method, ids=(50, 10)):
     ticket: U16 = 0
     queue: Short = ""
     passive: Bit = False
@@ -248,15 +209,13 @@ class QueueDeclare(Method):
     arguments: Table = field(default_factory=dict)
 
 
-@amqp_method(50, 11)
-class QueueDeclareOk(Method):
+class QueueDeclareOk(Method, ids=(50, 11)):
     queue: Short = ""
     message_count: U32 = 0
     consumer_count: U32 = 0
 
 
-@amqp_method(50, 20)
-class QueueBind(Method):
+class QueueBind(Method, ids=(50, 20)):
     ticket: U16 = 0
     queue: Short = ""
     exchange: Short = ""
@@ -265,25 +224,20 @@ class QueueBind(Method):
     arguments: Table = field(default_factory=dict)
 
 
-@amqp_method(50, 21)
-class QueueBindOk(Method):
-    pass
+class QueueBindOk(Method, ids=(50, 21)): ...
 
 
-@amqp_method(50, 30)
-class QueuePurge(Method):
+class QueuePurge(Method, ids=(50, 30)):
     ticket: U16 = 0
     queue: Short = ""
     nowait: Bit = False
 
 
-@amqp_method(50, 31)
-class QueuePurgeOk(Method):
+class QueuePurgeOk(Method, ids=(50, 31)):
     message_count: U32 = 0
 
 
-@amqp_method(50, 40)
-class QueueDelete(Method):
+class QueueDelete(Method, ids=(50, 40)):
     ticket: U16 = 0
     queue: Short = ""
     if_unused: Bit = False
@@ -291,13 +245,11 @@ class QueueDelete(Method):
     nowait: Bit = False
 
 
-@amqp_method(50, 41)
-class QueueDeleteOk(Method):
+class QueueDeleteOk(Method, ids=(50, 41)):
     message_count: U32 = 0
 
 
-@amqp_method(50, 50)
-class QueueUnbind(Method):
+class QueueUnbind(Method, ids=(50, 50)):
     ticket: U16 = 0
     queue: Short = ""
     exchange: Short = ""
@@ -305,28 +257,22 @@ class QueueUnbind(Method):
     arguments: Table = field(default_factory=dict)
 
 
-@amqp_method(50, 51)
-class QueueUnbindOk(Method):
-    pass
+class QueueUnbindOk(Method, ids=(50, 51)): ...
 
 
 # -- basic ------------------------------------------------------------------------------------
 
 
-@amqp_method(60, 10)
-class BasicQos(Method):
+class BasicQos(Method, ids=(60, 10)):
     prefetch_size: U32 = 0
     prefetch_count: U16 = 0
     global_: Bit = False
 
 
-@amqp_method(60, 11)
-class BasicQosOk(Method):
-    pass
+class BasicQosOk(Method, ids=(60, 11)): ...
 
 
-@amqp_method(60, 20)
-class BasicConsume(Method):
+class BasicConsume(Method, ids=(60, 20)):
     ticket: U16 = 0
     queue: Short = ""
     consumer_tag: Short = ""
@@ -337,24 +283,20 @@ class BasicConsume(Method):
     arguments: Table = field(default_factory=dict)
 
 
-@amqp_method(60, 21)
-class BasicConsumeOk(Method):
+class BasicConsumeOk(Method, ids=(60, 21)):
     consumer_tag: Short = ""
 
 
-@amqp_method(60, 30)
-class BasicCancel(Method):
+class BasicCancel(Method, ids=(60, 30)):
     consumer_tag: Short = ""
     nowait: Bit = False
 
 
-@amqp_method(60, 31)
-class BasicCancelOk(Method):
+class BasicCancelOk(Method, ids=(60, 31)):
     consumer_tag: Short = ""
 
 
-@amqp_method(60, 40)
-class BasicPublish(Method):
+class BasicPublish(Method, ids=(60, 40)):
     ticket: U16 = 0
     exchange: Key = ""
     routing_key: Key = ""
@@ -362,16 +304,14 @@ class BasicPublish(Method):
     immediate: Bit = False
 
 
-@amqp_method(60, 50)
-class BasicReturn(Method):
+class BasicReturn(Method, ids=(60, 50)):
     reply_code: U16 = 0
     reply_text: Reason = ""
     exchange: Key = ""
     routing_key: Key = ""
 
 
-@amqp_method(60, 60)
-class BasicDeliver(Method):
+class BasicDeliver(Method, ids=(60, 60)):
     consumer_tag: Key = ""
     delivery_tag: U64 = 0
     redelivered: Bit = False
@@ -379,15 +319,13 @@ class BasicDeliver(Method):
     routing_key: Key = ""
 
 
-@amqp_method(60, 70)
-class BasicGet(Method):
+class BasicGet(Method, ids=(60, 70)):
     ticket: U16 = 0
     queue: Short = ""
     no_ack: Bit = False
 
 
-@amqp_method(60, 71)
-class BasicGetOk(Method):
+class BasicGetOk(Method, ids=(60, 71)):
     delivery_tag: U64 = 0
     redelivered: Bit = False
     exchange: Key = ""
@@ -395,40 +333,32 @@ class BasicGetOk(Method):
     message_count: U32 = 0
 
 
-@amqp_method(60, 72)
-class BasicGetEmpty(Method):
+class BasicGetEmpty(Method, ids=(60, 72)):
     reserved_1: Short = ""
 
 
-@amqp_method(60, 80)
-class BasicAck(Method):
+class BasicAck(Method, ids=(60, 80)):
     delivery_tag: U64 = 0
     multiple: Bit = False
 
 
-@amqp_method(60, 90)
-class BasicReject(Method):
+class BasicReject(Method, ids=(60, 90)):
     delivery_tag: U64 = 0
     requeue: Bit = False
 
 
-@amqp_method(60, 100)
-class BasicRecoverAsync(Method):
+class BasicRecoverAsync(Method, ids=(60, 100)):
     requeue: Bit = False
 
 
-@amqp_method(60, 110)
-class BasicRecover(Method):
+class BasicRecover(Method, ids=(60, 110)):
     requeue: Bit = False
 
 
-@amqp_method(60, 111)
-class BasicRecoverOk(Method):
-    pass
+class BasicRecoverOk(Method, ids=(60, 111)): ...
 
 
-@amqp_method(60, 120)
-class BasicNack(Method):
+class BasicNack(Method, ids=(60, 120)):
     delivery_tag: U64 = 0
     multiple: Bit = False
     requeue: Bit = False
@@ -437,41 +367,26 @@ class BasicNack(Method):
 # -- confirm and tx ---------------------------------------------------------------------------
 
 
-@amqp_method(85, 10)
-class ConfirmSelect(Method):
+class ConfirmSelect(Method, ids=(85, 10)):
     nowait: Bit = False
 
 
-@amqp_method(85, 11)
-class ConfirmSelectOk(Method):
-    pass
+class ConfirmSelectOk(Method, ids=(85, 11)): ...
 
 
-@amqp_method(90, 10)
-class TxSelect(Method):
-    pass
+class TxSelect(Method, ids=(90, 10)): ...
 
 
-@amqp_method(90, 11)
-class TxSelectOk(Method):
-    pass
+class TxSelectOk(Method, ids=(90, 11)): ...
 
 
-@amqp_method(90, 20)
-class TxCommit(Method):
-    pass
+class TxCommit(Method, ids=(90, 20)): ...
 
 
-@amqp_method(90, 21)
-class TxCommitOk(Method):
-    pass
+class TxCommitOk(Method, ids=(90, 21)): ...
 
 
-@amqp_method(90, 30)
-class TxRollback(Method):
-    pass
+class TxRollback(Method, ids=(90, 30)): ...
 
 
-@amqp_method(90, 31)
-class TxRollbackOk(Method):
-    pass
+class TxRollbackOk(Method, ids=(90, 31)): ...
