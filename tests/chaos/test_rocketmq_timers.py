@@ -24,11 +24,11 @@ from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.offsets import GetMaxOffset, OffsetResult
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
-from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.properties import properties_text
 from support import brokers
 from support.brokers import Broker
 from support.raw_remoting import Link
+from support.remoting_bodies import RemotingMessage, take_messages
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 

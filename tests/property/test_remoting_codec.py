@@ -40,21 +40,17 @@ from headrace.wire.remoting.headers.statistics import (
     RunningInfo,
     TopicRates,
 )
-from headrace.wire.remoting.message import (
-    BatchElement,
-    RemotingMessage,
-    batch_bytes,
-    take_batch,
-    take_messages,
-)
+from headrace.wire.remoting.message import BatchElement, batch_bytes, take_batch
 from headrace.wire.remoting.message_ids import HostAddress, offset_id, take_offset_id
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text, take_properties
 from support.remoting_bodies import (
+    RemotingMessage,
     message_bytes,
     take_connections,
     take_consume_stats,
     take_group_configs,
+    take_messages,
     take_topic_configs,
     take_topic_list,
     take_topic_stats,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
 from headrace.errors import MalformedError
-from headrace.wire.remoting.compression import INFLATED_MAX
+from headrace.wire.remoting import properties as names
+from headrace.wire.remoting.codes import COMPRESSION_MASK, SysFlag
+from headrace.wire.remoting.compression import INFLATED_MAX, inflate
 from headrace.wire.remoting.headers.admin import GroupConfig, TopicConfig
 from headrace.wire.remoting.headers.statistics import ClientConnection, QueueProgress, QueueStats
 from headrace.wire.remoting.json_values import body_map, items, real, table, text
-from headrace.wire.remoting.message import RemotingMessage, stored_bytes, take_messages
-from headrace.wire.remoting.message_ids import host_bytes
+from headrace.wire.remoting.message import stored_bytes, take_parts
+from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, host_bytes, offset_id
 from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 from headrace.wire.remoting.properties import properties_bytes
+
+_COMPRESSION = int(SysFlag.COMPRESSED) | COMPRESSION_MASK
 
 
 def take_topic_configs(body: bytes) -> dict[str, TopicConfig]:
@@ -43,6 +50,68 @@ def take_connections(body: bytes) -> list[ClientConnection]:
 
 def take_topic_list(body: bytes) -> list[str]:
     return [text("topicList", one) for one in items("topicList", body_map(body).get("topicList"))]
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingMessage:
+    """A message with everything its broker knows about it."""
+
+    topic: str
+    body: bytes = field(repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0  # for the producer's own use
+    queue_id: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: HostAddress = NOWHERE
+    store_timestamp: int = 0
+    store_host: HostAddress = NOWHERE
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body_crc: int = 0  # of the stored bytes, which may be compressed
+    store_size: int = 0
+
+    @property
+    def offset_id(self) -> str:
+        """Where the broker keeps it."""
+        return offset_id(self.store_host, self.physical_offset)
+
+    @property
+    def msg_id(self) -> str:
+        """The producer's id, or the broker's when there is none."""
+        return self.properties.get(names.UNIQ_KEY) or self.offset_id
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(names.TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        return self.properties.get(names.KEYS, "").split()
+
+    @property
+    def delay_level(self) -> int:
+        text = self.properties.get(names.DELAY, "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def take_messages(
+    data: bytes, *, inflated: bool = True, limit: int = INFLATED_MAX
+) -> Iterator[RemotingMessage]:
+    """The messages in ``data``, one after the other; MalformedError where they end to be some.
+
+    ``inflated``: give the bodies as producers gave them, and clear the bits of compression.
+    """
+    for parts in take_parts(data):
+        message = RemotingMessage(
+            *parts[:3], parts[6], *parts[3:6], *parts[7:14], parts[15], parts[14]
+        )
+        if inflated and message.sys_flag & SysFlag.COMPRESSED:
+            body = inflate(message.body, message.sys_flag, limit)
+            message = replace(message, body=body, sys_flag=message.sys_flag & ~_COMPRESSION)
+        yield message
 
 
 def message_bytes(message: RemotingMessage) -> bytes:

@@ -17,10 +17,9 @@ from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.headers.offsets import OffsetResult, QueryConsumerOffset
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import COMMIT, EndTransaction
-from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.names import retry_topic
 from support.raw_remoting import Link
-from support.remoting_bodies import take_group_configs
+from support.remoting_bodies import RemotingMessage, take_group_configs, take_messages
 from support.rocketmq.protocol_checks import accepted
 
 NAMES = ["crashed", "stopped"]

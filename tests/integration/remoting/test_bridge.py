@@ -16,9 +16,9 @@ from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.offsets import GetMaxOffset, OffsetResult
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
-from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.properties import properties_text
 from support.raw_remoting import Link
+from support.remoting_bodies import RemotingMessage, take_messages
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import accepted
 

@@ -34,10 +34,10 @@ from headrace.wire.remoting.headers.send import (
     SendMessage,
     SendResponse,
 )
-from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text
 from support.raw_remoting import Link, Site
+from support.remoting_bodies import RemotingMessage, take_messages
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import accepted, join, new_topic, pull, send
 

@@ -18,8 +18,9 @@ from headrace.wire.remoting.frames import HEAD, HEADER_MAX, Reader, command_byte
 from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
-from headrace.wire.remoting.message import BatchElement, batch_bytes, take_messages
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 from support.raw_remoting import Link
+from support.remoting_bodies import take_messages
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import accepted
 

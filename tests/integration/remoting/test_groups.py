@@ -33,10 +33,9 @@ from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.headers.send import PushReply, SendBack, SendMessage
 from headrace.wire.remoting.json_values import json_bytes
-from headrace.wire.remoting.message import take_messages
 from headrace.wire.remoting.properties import properties_text, take_properties
 from support.raw_remoting import Link
-from support.remoting_bodies import take_group_configs
+from support.remoting_bodies import take_group_configs, take_messages
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import accepted, join, new_topic, pull, send
 

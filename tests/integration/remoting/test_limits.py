@@ -16,9 +16,10 @@ from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.pull import PullResult, QueryMessage
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.headers.send import SendMessage, SendResponse
-from headrace.wire.remoting.message import BatchElement, RemotingMessage, batch_bytes, take_messages
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.properties import properties_bytes, properties_text
 from support.raw_remoting import Link
+from support.remoting_bodies import RemotingMessage, take_messages
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import BORN, accepted, new_topic, pull, read
 

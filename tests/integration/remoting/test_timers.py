@@ -24,11 +24,12 @@ from headrace.wire.remoting.headers.admin import CreateTopic, DeleteTopic
 from headrace.wire.remoting.headers.offsets import GetMaxOffset, OffsetResult
 from headrace.wire.remoting.headers.pull import PullMessage, ViewMessage
 from headrace.wire.remoting.headers.send import RecallMessage, SendMessage, SendResponse
-from headrace.wire.remoting.message import BatchElement, RemotingMessage, batch_bytes, take_messages
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.message_ids import take_offset_id
 from headrace.wire.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from headrace.wire.remoting.properties import properties_text
 from support.raw_remoting import Link
+from support.remoting_bodies import RemotingMessage, take_messages
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import BORN, accepted, new_topic, read
 

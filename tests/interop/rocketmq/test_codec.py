@@ -10,9 +10,9 @@ from headrace.wire.remoting import compression, message_queue
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.headers.pull import PullResult
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
-from headrace.wire.remoting.message import take_messages
 from headrace.wire.remoting.message_queue import MessageQueue
 from support.raw_remoting import Link, Site
+from support.remoting_bodies import take_messages
 from support.rocketmq.apache import Apache
 from support.rocketmq.protocol_checks import *  # noqa: F403 - the tests
 from support.rocketmq.protocol_checks import accepted, new_topic, pull, reset, send

@@ -19,7 +19,6 @@ from headrace.wire.remoting.headers.offsets import UpdateConsumerOffset
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
 from headrace.wire.remoting.headers.send import SEND_CODES, take_send
-from headrace.wire.remoting.message import RemotingMessage
 from headrace.wire.remoting.message_ids import HostAddress, offset_id
 from headrace.wire.remoting.message_queue import (
     LockRequest,
@@ -28,7 +27,7 @@ from headrace.wire.remoting.message_queue import (
     members_body,
 )
 from headrace.wire.remoting.properties import take_properties
-from support.remoting_bodies import message_bytes
+from support.remoting_bodies import RemotingMessage, message_bytes
 
 BROKER = "broker-a"
 HOST = HostAddress("127.0.0.1", 10911)

@@ -52,14 +52,16 @@ from headrace.wire.remoting.headers.send import (
     SendMessage,
     SendResponse,
 )
-from headrace.wire.remoting.message import BatchElement, RemotingMessage, batch_bytes, take_messages
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_bytes, properties_text
 from support.raw_remoting import Link, Site
 from support.remoting_bodies import (
+    RemotingMessage,
     take_connections,
     take_consume_stats,
     take_message,
+    take_messages,
     take_topic_configs,
     take_topic_list,
     take_topic_stats,

@@ -11,8 +11,7 @@ int32 size | int32 0 | int32 0 | int32 flag | int32 length, body | int16 length,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from struct import error as StructError
 from typing import Any, NamedTuple
@@ -20,9 +19,8 @@ from zlib import crc32
 
 from headrace.errors import MalformedError
 from headrace.wire.remoting import properties as names
-from headrace.wire.remoting.codes import COMPRESSION_MASK, SysFlag
-from headrace.wire.remoting.compression import INFLATED_MAX, inflate
-from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, offset_id, take_host
+from headrace.wire.remoting.codes import SysFlag
+from headrace.wire.remoting.message_ids import take_host
 from headrace.wire.remoting.properties import take_properties
 
 MAGIC = 0xDAA320A7
@@ -42,72 +40,11 @@ _SHORT = Struct(">h")
 _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 _ANY_V6 = _BORN_V6 | _STORE_V6
 _V4 = ~_ANY_V6
-_COMPRESSED = int(SysFlag.COMPRESSED)
-_INFLATED = ~(_COMPRESSED | COMPRESSION_MASK)
-
-Parts = tuple[
-    str,
-    bytes,
-    dict[str, str],
-    int,
-    int,
-    int,
-    int,
-    int,
-    int,
-    HostAddress,
-    int,
-    HostAddress,
-    int,
-    int,
-    int,
-    int,
-]
 
 
-@dataclass(frozen=True, slots=True)
-class RemotingMessage:
-    """A message with everything its broker knows about it."""
-
-    topic: str
-    body: bytes = field(repr=False)
-    properties: Mapping[str, str] = field(default_factory=dict)
-    flag: int = 0  # for the producer's own use
-    queue_id: int = 0
-    queue_offset: int = 0
-    physical_offset: int = 0
-    sys_flag: int = 0
-    born_timestamp: int = 0
-    born_host: HostAddress = NOWHERE
-    store_timestamp: int = 0
-    store_host: HostAddress = NOWHERE
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
-    body_crc: int = 0  # of the stored bytes, which may be compressed
-    store_size: int = 0
-
-    @property
-    def offset_id(self) -> str:
-        """Where the broker keeps it."""
-        return offset_id(self.store_host, self.physical_offset)
-
-    @property
-    def msg_id(self) -> str:
-        """The producer's id, or the broker's when there is none."""
-        return self.properties.get(names.UNIQ_KEY) or self.offset_id
-
-    @property
-    def tags(self) -> str | None:
-        return self.properties.get(names.TAGS)
-
-    @property
-    def keys(self) -> list[str]:
-        return self.properties.get(names.KEYS, "").split()
-
-    @property
-    def delay_level(self) -> int:
-        text = self.properties.get(names.DELAY, "")
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+# Topic, body, properties, queue, queue offset, physical offset, flag, system flag, born at, host,
+# stored at, host, reconsume times, prepared offset, size, CRC of the body as it is stored.
+Parts = tuple[Any, ...]
 
 
 def stored_bytes(
@@ -127,7 +64,7 @@ def stored_bytes(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """The same from its parts, without a MessageExt: what a broker does for every message."""
+    """A message as a broker stores and sends it."""
     sys_flag &= _V4
     if len(born_host) > 8:
         sys_flag |= _BORN_V6
@@ -170,23 +107,8 @@ def stored_bytes(
     )
 
 
-def take_messages(
-    data: bytes, *, inflated: bool = True, limit: int = INFLATED_MAX
-) -> Iterator[RemotingMessage]:
-    """The messages in ``data``, one after the other; MalformedError where they end to be some.
-
-    ``inflated``: give the bodies as producers gave them, and clear the bits of compression.
-    """
-    for parts in take_parts(data):
-        message = RemotingMessage(*parts)
-        if inflated and message.sys_flag & _COMPRESSED:
-            body = inflate(message.body, message.sys_flag, limit)
-            message = replace(message, body=body, sys_flag=message.sys_flag & _INFLATED)
-        yield message
-
-
 def take_parts(data: bytes) -> Iterator[Parts]:
-    """The same for those who make something else of them: the fields of MessageExt in order."""
+    """The messages in ``data``, one after the other; MalformedError where they end to be some."""
     place = 0
     while place < len(data):
         size, magic = _head(data, place)
@@ -228,10 +150,10 @@ def _take(data: bytes, start: int, size: int, long_topic: bool) -> Parts:
         topic.decode("utf-8", "replace"),
         body,
         take_properties(properties.decode("utf-8", "replace")),
-        front[4],
         front[3],
         front[5],
         front[6],
+        front[4],
         sys_flag,
         front[8],
         take_host(front[9]),
@@ -239,8 +161,8 @@ def _take(data: bytes, start: int, size: int, long_topic: bool) -> Parts:
         take_host(front[11]),
         front[12],
         front[13],
-        front[2],
         size,
+        front[2],
     )
 
 

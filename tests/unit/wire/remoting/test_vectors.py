@@ -7,15 +7,9 @@ import pytest
 from headrace.wire.remoting.codes import Language, RequestCode
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.message import (
-    BatchElement,
-    RemotingMessage,
-    batch_bytes,
-    take_batch,
-    take_messages,
-)
+from headrace.wire.remoting.message import BatchElement, batch_bytes, take_batch
 from headrace.wire.remoting.message_ids import HostAddress, take_offset_id
-from support.remoting_bodies import message_bytes
+from support.remoting_bodies import RemotingMessage, message_bytes, take_messages
 
 ROUTE_JSON = bytes.fromhex("000000810000007d") + (
     b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"PYTHON","opaque":1,'
