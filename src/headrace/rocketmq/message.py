@@ -205,8 +205,8 @@ _COMPRESSED = 1
 
 def messages_in(data: bytes, broker_name: str) -> Iterator[MessageExt]:
     """One after the other; a body that cannot be inflated stays as it is, with `body_error`."""
-    for one in take_parts(data):
-        message = MessageExt(*one[:3], broker_name, *one[3:15])
+    for topic, body, properties, *others, _ in take_parts(data):
+        message = MessageExt(topic, body, properties, broker_name, *others)
         if message.sys_flag & _COMPRESSED:
             inflate_body(message)
         yield message

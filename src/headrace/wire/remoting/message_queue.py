@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import MalformedError
-from headrace.wire.remoting.json_maps import JsonBody, listed
+from headrace.wire.remoting.headers.fields import JsonBody, listed
 from headrace.wire.remoting.json_values import (
     body_map,
     items,

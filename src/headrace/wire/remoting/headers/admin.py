@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.wire.remoting.codes import READ_WRITE, RequestCode
-from headrace.wire.remoting.headers.fields import Header, named
-from headrace.wire.remoting.json_maps import JsonMap, special
+from headrace.wire.remoting.headers.fields import Header, JsonMap, named, special
 from headrace.wire.remoting.json_values import json_bytes, table, text
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
 

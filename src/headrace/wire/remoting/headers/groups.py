@@ -6,9 +6,16 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.headers.fields import Header, named
+from headrace.wire.remoting.headers.fields import (
+    Header,
+    JsonBody,
+    JsonMap,
+    enumerated,
+    listed,
+    named,
+    special,
+)
 from headrace.wire.remoting.headers.pull import TAG
-from headrace.wire.remoting.json_maps import JsonBody, JsonMap, enumerated, listed, special
 from headrace.wire.remoting.json_values import items, json_bytes, table, text
 from headrace.wire.remoting.message_queue import MessageQueue
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode
-from headrace.wire.remoting.headers.fields import Header
-from headrace.wire.remoting.json_maps import JsonMap, special
+from headrace.wire.remoting.headers.fields import Header, JsonMap, special
 from headrace.wire.remoting.json_values import body_map, items, json_bytes, table, text, whole
 from headrace.wire.remoting.message_queue import MessageQueue
 

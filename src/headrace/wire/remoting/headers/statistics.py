@@ -8,9 +8,8 @@ from enum import StrEnum
 
 from headrace.errors import MalformedError
 from headrace.wire.remoting.codes import Language
-from headrace.wire.remoting.headers.fields import named
+from headrace.wire.remoting.headers.fields import JsonBody, JsonMap, enumerated, named, special
 from headrace.wire.remoting.headers.groups import Subscription
-from headrace.wire.remoting.json_maps import JsonBody, JsonMap, enumerated, special
 from headrace.wire.remoting.json_values import (
     body_map,
     dumps,
