@@ -3,7 +3,6 @@
 Works against Apache RocketMQ 4.9 and 5.x over the remoting protocol, and against Headrace.
 """
 
-from headrace.rocketmq.async_producer import AsyncProducer
 from headrace.rocketmq.config import ConsumerConfig, ProducerConfig
 from headrace.rocketmq.consumers import (
     AsyncConcurrentConsumer,
@@ -66,7 +65,7 @@ from headrace.rocketmq.errors import (
 from headrace.rocketmq.message import Message, MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics, Health, ProducerMetrics, State
 from headrace.rocketmq.offsets import LocalOffsetStore, OffsetEntry, OffsetStore, RemoteOffsetStore
-from headrace.rocketmq.producer import Producer
+from headrace.rocketmq.producer import AsyncProducer, Producer
 from headrace.rocketmq.producing.send_requests import SendResult
 from headrace.rocketmq.queue_reader import QueueReader
 from headrace.rocketmq.selector import (

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from headrace.rocketmq.config import ConsumerConfig
-from headrace.rocketmq.consuming.broker_requests import ConsumerRequests
 from headrace.rocketmq.consuming.concurrent import ConcurrentService
 from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 from headrace.rocketmq.consuming.listeners import Listener, ListenerAdapter
+from headrace.rocketmq.consuming.membership import ConsumerRequests
 from headrace.rocketmq.consuming.orderly import OrderlyService
 from headrace.rocketmq.consuming.runners import ListenerRunner, TaskRunner, ThreadRunner
 from headrace.rocketmq.enums import ConsumeResult

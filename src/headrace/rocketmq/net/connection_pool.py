@@ -10,8 +10,13 @@ from collections.abc import Awaitable, Callable
 from threading import Lock
 
 from headrace.rocketmq.errors import ConnectError, ConnectionLostError, RocketMQError, StateError
-from headrace.rocketmq.net.connection import Connection, Credentials, OnRequest, request_name
-from headrace.rocketmq.net.pending_requests import Done, timed_out
+from headrace.rocketmq.net.connection import (
+    Connection,
+    Credentials,
+    OnRequest,
+    request_name,
+    timed_out,
+)
 from headrace.wire.remoting.command import Command
 
 logger = logging.getLogger(__name__)
@@ -176,11 +181,3 @@ class ConnectionPool:
         if isinstance(found, Command):
             return found
         raise found if found is not None else ConnectionLostError(f"{address} is gone")
-
-    def ask_lazily(self, address: str, command: Command, done: Done, timeout: float) -> bool:
-        """Send over an open connection; False without one."""
-        found = self._open.get(address)
-        if found is None or not found.is_open:
-            return False
-        found.call(command, done, timeout, lazy=True)
-        return True

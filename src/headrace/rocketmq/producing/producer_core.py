@@ -9,20 +9,22 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.errors import (
     BodyError,
+    InvalidMessageError,
     RequestTimeoutError,
     RocketMQError,
     TopicNotFoundError,
 )
-from headrace.rocketmq.message import Message, MessageExt
+from headrace.rocketmq.message import Message, MessageExt, inflate_body
 from headrace.rocketmq.metrics import ProducerMetrics
 from headrace.rocketmq.net import checks
 from headrace.rocketmq.net.client_instance import ClientInstance, MessageIds
+from headrace.rocketmq.net.connection import Connection
 from headrace.rocketmq.net.routes import KnownTopic, route_by_template
-from headrace.rocketmq.producing.pending_replies import PendingReplies
 from headrace.rocketmq.producing.send import BrokerFaults, Chooser, SendAttempts
 from headrace.rocketmq.producing.send_requests import (
     EncodedSend,
@@ -32,11 +34,14 @@ from headrace.rocketmq.producing.send_requests import (
     encode_message,
     encode_reply,
 )
+from headrace.wire.remoting import properties as names
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import Heartbeat
-from headrace.wire.remoting.headers.send import RecallMessage
+from headrace.wire.remoting.headers.send import PushReply, RecallMessage
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, in_namespace
+from headrace.wire.remoting.properties import take_properties
 
 if TYPE_CHECKING:
     from headrace.rocketmq.producing.trace import MessageTrace
@@ -149,6 +154,8 @@ class ProducerCore:
     # -- sends -------------------------------------------------------------------------------
 
     def encode(self, message: Message, *, transaction: bool = False) -> EncodedSend:
+        if not isinstance(message, Message):
+            raise InvalidMessageError(f"{message!r} is no Message")
         return encode_message(self.config, message, _IDS.next(), transaction=transaction)
 
     def reply(
@@ -292,3 +299,50 @@ class ProducerCore:
             self.metrics.add("retries")
             self.refresh_route(attempts.message.topic)
         return result
+
+
+class PendingReplies:
+    """Brokers push replies to the client that sent the request."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self._client_id = instance.client_id
+        self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
+        instance.handlers[RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT] = self._pushed
+
+    def open(self, seconds: float) -> tuple[dict[str, str], asyncio.Future[MessageExt]]:
+        """The properties of a request, and its reply."""
+        number = str(uuid4())
+        future: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        future.add_done_callback(lambda done: self._waiting.pop(number, None))
+        properties = {
+            names.CORRELATION_ID: number,
+            names.REPLY_TO_CLIENT: self._client_id,
+            names.TTL: str(int(seconds * 1000)),
+        }
+        return properties, future
+
+    async def _pushed(self, connection: Connection, command: Command) -> Command:
+        header = PushReply.take(command.ext)
+        properties = take_properties(header.properties)
+        message = MessageExt(
+            header.topic,
+            command.body,
+            properties,
+            "",
+            header.queue_id,
+            0,
+            0,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            store_timestamp=header.store_timestamp,
+        )
+        inflate_body(message)
+        number = properties.get(names.CORRELATION_ID, "")
+        future = self._waiting.get(number)
+        if future is None or future.done():
+            logger.warning("reply %s is late, or belongs to a request of another client", number)
+        else:
+            future.set_result(message)
+        return command.answer(ResponseCode.SUCCESS)

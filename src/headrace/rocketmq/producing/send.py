@@ -197,3 +197,8 @@ Chooser = Callable[[Sequence[MessageQueue]], MessageQueue]
 def to_queue(queue: MessageQueue | None) -> Chooser | None:
     """This queue; None leaves the choice to the producer."""
     return None if queue is None else (lambda queues: queue)
+
+
+def by_key(key: str) -> Chooser:
+    """The queue of the key."""
+    return lambda queues: queue_by_key(queues, str(key))

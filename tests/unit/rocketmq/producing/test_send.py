@@ -22,7 +22,7 @@ from headrace.rocketmq import (
 from headrace.rocketmq.consuming.orderly import by_broker
 from headrace.rocketmq.consuming.rebalance import change, share_of
 from headrace.rocketmq.errors import ConnectionLostError, RocketMQError
-from headrace.rocketmq.net.pending_requests import PendingRequest, PendingRequests
+from headrace.rocketmq.net.connection import PendingRequest, PendingRequests
 from headrace.rocketmq.net.routes import TopicRoutes, route_by_template
 from headrace.rocketmq.producing.send import (
     RETRIED,
