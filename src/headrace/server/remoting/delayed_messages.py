@@ -11,10 +11,8 @@ import heapq
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
-from itertools import chain
 
 from headrace.core.clock import Timer, Timers
-from headrace.core.storage import Storage
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, MalformedError, NotFound
 from headrace.model.topics.message_priority import Priority
@@ -24,7 +22,7 @@ from headrace.server.remoting.message_mapping import (
     OFFSET_MASK,
     REAL_PRIORITY,
     TopicRecord,
-    encode_record,
+    each_entry,
     hide,
     partition_of,
     physical_offset,
@@ -32,8 +30,7 @@ from headrace.server.remoting.message_mapping import (
     whole_number,
 )
 from headrace.server.remoting.send_batcher import AppendedRange
-from headrace.server.remoting.topics import RemotingTopics
-from headrace.store.topics.reads import LoadedEntries
+from headrace.server.remoting.topics import RemotingTopics, Target
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import LEVELS, delay_seconds
 from headrace.wire.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -47,48 +44,31 @@ LONGEST_WAIT_MS = 60_000  # of one timer: the clock may be set meanwhile
 _TRACK = Partition(Priority.MIDDLE, 0)
 
 
-class MessageRelease:
-    """Moves messages from a hidden topic to where they belong."""
+def _release(
+    topics: RemotingTopics, number: int, entries: Iterable[tuple[int, int, bytes]]
+) -> None:
+    """Move entries of the hidden partition ``number`` to where they belong."""
+    found = [(offset, _target(topics, number, offset, content)) for offset, _, content in entries]
+    topics.release(number, found, keep_ids=True)
 
-    def __init__(self, topics: RemotingTopics, storage: Storage) -> None:
-        self._topics = topics
-        self._storage = storage
 
-    def release(self, number: int, entries: Iterable[tuple[int, bytes]]) -> None:
-        """Move entries of the hidden partition ``number``, all in one step."""
-        found = [(offset, self._target(number, offset, content)) for offset, content in entries]
-        log = self._storage.log
-        assert log is not None, "it was read from there"
-        with self._storage.atomic():
-            for offset, target in found:
-                if target is not None:
-                    topic, track, content = target
-                    at, _ = topic.append_to(track, [content])
-                    physical = physical_offset(topic.number_of(track) or 0, at)
-                    self._topics.note_move(physical_offset(number, offset), physical)
-            log.settle(number, [offset for offset, _ in found])
-
-    def _target(
-        self, number: int, offset: int, content: bytes
-    ) -> tuple[LogTopic, Partition, bytes] | None:
-        """Where the message belongs, and what it looks like there; None if it belongs nowhere."""
-        try:
-            record = take_record(content)
-            topic, track = self._topics.destination_of(record)
-        except BrokerError as error:
-            logger.warning("delayed message %d of partition %d dropped: %s", offset, number, error)
-            return None
-        return topic, track, encode_record(record.with_properties(**{REAL_PRIORITY: None}))
+def _target(topics: RemotingTopics, number: int, offset: int, content: bytes) -> Target | None:
+    """Where the message belongs, and what it looks like there; None if it belongs nowhere."""
+    try:
+        record = take_record(content)
+        topic, track = topics.destination_of(record)
+    except BrokerError as error:
+        logger.warning("delayed message %d of partition %d dropped: %s", offset, number, error)
+        return None
+    return topic, track, record.with_properties(**{REAL_PRIORITY: None})
 
 
 class DelayLevels:
     """Messages with a delay level, in one queue per level."""
 
-    def __init__(self, topics: RemotingTopics, storage: Storage, timers: Timers) -> None:
+    def __init__(self, topics: RemotingTopics, timers: Timers) -> None:
         self._topics = topics
-        self._storage = storage
         self._timers = timers
-        self._release = MessageRelease(topics, storage).release
         self._armed: set[int] = set()  # levels with a timer
 
     def start(self) -> None:
@@ -103,8 +83,7 @@ class DelayLevels:
         """Store the message until its delay is over."""
         level = min(level, len(LEVELS))
         waiting = hide(record, topic.name, queue_id, partition_of(topic, queue_id)[0])
-        schedule = self._topics.ensure(SCHEDULE_TOPIC, len(LEVELS))
-        stored = _append(schedule, _track(level), waiting)
+        stored = self._topics.hide(SCHEDULE_TOPIC, len(LEVELS), _track(level), waiting)
         self._arm(level, delay_seconds(level) * 1000)
         return stored
 
@@ -122,12 +101,9 @@ class DelayLevels:
         track, wait_ms = _track(level), delay_seconds(level) * 1000
         first, end = schedule.bound(track)
         number = schedule.number_of(track)
-        log = self._storage.log
-        if number is None or log is None:
-            return
-        if first >= end:
-            if log.reads.next_offset(number) > end:
-                self._arm(level, RETRY_MS)  # not on disk yet, so it cannot be read
+        if number is None or first >= end:
+            if self._topics.has_unread(schedule, track):
+                self._arm(level, RETRY_MS)
             return
         # What was stored then or before is due.
         latest = self._timers.clock.expiry_ms() - wait_ms
@@ -136,20 +112,18 @@ class DelayLevels:
             self._arm(level, time - latest)
             return
         loaded, _ = schedule.load(track, first, end, BATCH_BYTES)
-        for one in loaded:
-            if one.time <= latest:
-                self._release(number, zip(one.offsets, one.contents, strict=True))
+        due = [one for one in each_entry(loaded) if one[1] <= latest]
+        if due:
+            _release(self._topics, number, due)
         self._arm(level, 1)
 
 
 class TimedMessages:
     """Messages that are to be delivered at a time of their own."""
 
-    def __init__(self, topics: RemotingTopics, storage: Storage, timers: Timers) -> None:
+    def __init__(self, topics: RemotingTopics, timers: Timers) -> None:
         self._topics = topics
-        self._storage = storage
         self._timers = timers
-        self._release = MessageRelease(topics, storage).release
         self._hidden: LogTopic | None = None  # the topic that the heap is about
         self._heap: list[int] = []  # due time << OFFSET_BITS | offset
         self._timer: Timer | None = None
@@ -168,12 +142,11 @@ class TimedMessages:
         self, record: TopicRecord, topic: LogTopic, queue_id: int, due_ms: int
     ) -> AppendedRange:
         """Store the message until it is due."""
-        self._topics.ensure(TIMER_TOPIC, 1)
-        hidden = self._find()
-        assert hidden is not None, "it was created"
         record = record.with_properties(**{names.TIMER_OUT_MS: str(due_ms)})
         priority = partition_of(topic, queue_id)[0]
-        stored = _append(hidden, _TRACK, hide(record, topic.name, queue_id, priority))
+        waiting = hide(record, topic.name, queue_id, priority)
+        stored = self._topics.hide(TIMER_TOPIC, 1, _TRACK, waiting)
+        self._find()
         heapq.heappush(self._heap, due_ms << OFFSET_BITS | stored.first)
         self._arm()
         return stored
@@ -191,9 +164,7 @@ class TimedMessages:
         given = found.record.properties
         if given.get(names.REAL_TOPIC) != topic or given.get(names.UNIQ_KEY) != unique:
             raise MalformedError("the recall handle belongs to another message")
-        assert self._storage.log is not None, "it was read from there"
-        self._storage.log.settle(found.number, [found.offset])
-        return unique, self._storage.position()
+        return unique, self._topics.release(found.number, [(found.offset, None)])
 
     def _now(self) -> int:
         return int(self._timers.clock.wall_seconds() * 1000)
@@ -209,7 +180,7 @@ class TimedMessages:
     def _load(self, hidden: LogTopic, start: int, stop: int) -> None:
         """Step by step, so that others are served meanwhile."""
         loaded, following = hidden.load(_TRACK, start, stop, BATCH_BYTES)
-        for offset, content in _each(loaded):
+        for offset, _, content in each_entry(loaded):
             heapq.heappush(self._heap, _due_time(content) << OFFSET_BITS | offset)
         self._arm()
         if following < stop:
@@ -249,20 +220,11 @@ class TimedMessages:
         loaded, _ = hidden.load(_TRACK, offset, offset + 1, 1)
         number = hidden.number_of(_TRACK)
         assert number is not None, "it has messages"
-        entries = [one for one in _each(loaded) if one[0] == offset and _due_time(one[1]) <= now]
+        entries = [
+            one for one in each_entry(loaded) if one[0] == offset and _due_time(one[2]) <= now
+        ]
         if entries:  # otherwise it was recalled
-            self._release(number, entries)
-
-
-def _append(hidden: LogTopic, track: Partition, record: TopicRecord) -> AppendedRange:
-    offset, position = hidden.append_to(track, [encode_record(record)])
-    number = hidden.number_of(track)
-    assert number is not None, "something was appended"
-    return AppendedRange(number, offset, position)
-
-
-def _each(loaded: list[LoadedEntries]) -> Iterable[tuple[int, bytes]]:
-    return chain.from_iterable(zip(one.offsets, one.contents, strict=True) for one in loaded)
+            _release(self._topics, number, entries)
 
 
 def _due_time(content: bytes) -> int:

@@ -9,14 +9,13 @@ import logging
 from collections.abc import Callable
 
 from headrace.core.clock import Timers
-from headrace.core.storage import Storage
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, NotFound
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import (
     TopicRecord,
-    encode_record,
+    each_entry,
     hide,
     partition_of,
     queue_id_of,
@@ -26,7 +25,7 @@ from headrace.server.remoting.message_mapping import (
 )
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.server.remoting.session import Session
-from headrace.server.remoting.topics import FoundMessage, RemotingTopics
+from headrace.server.remoting.topics import FoundMessage, RemotingTopics, Target
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import TRANSACTION_MASK
 from headrace.wire.remoting.headers.send import COMMIT, CheckTransaction, EndTransaction
@@ -50,12 +49,10 @@ class HalfMessages:
     def __init__(
         self,
         topics: RemotingTopics,
-        storage: Storage,
         timers: Timers,
         find_producer: Callable[[str], Session | None],
     ) -> None:
         self._topics = topics
-        self._storage = storage
         self._timers = timers
         self._find_producer = find_producer
         self._checked: dict[int, tuple[int, int]] = {}  # offset: checks, time of the last
@@ -75,19 +72,14 @@ class HalfMessages:
     def _has_some(self, topic: LogTopic) -> bool:
         """Whether anything waits, on disk or on its way there."""
         first, end = topic.bound(_TRACK)
-        number, log = topic.number_of(_TRACK), self._storage.log
-        if number is None or log is None:
-            return False
-        return first < end or log.reads.next_offset(number) > end
+        return first < end or self._topics.has_unread(topic, _TRACK)
 
     def put(self, record: TopicRecord, topic: LogTopic, queue_id: int) -> AppendedRange:
         """Store a half message."""
         half = hide(record, topic.name, queue_id, partition_of(topic, queue_id)[0])
         half = half._replace(sys_flag=record.sys_flag & ~TRANSACTION_MASK)
-        topics = self._topics.ensure(HALF_TOPIC, 1)
-        offset, position = topics.append_to(_TRACK, [encode_record(half)])
         self._arm()
-        return AppendedRange(topics.number_of(_TRACK) or 0, offset, position)
+        return self._topics.hide(HALF_TOPIC, 1, _TRACK, half)
 
     # -- commit and rollback ---------------------------------------------------------------------
 
@@ -110,7 +102,7 @@ class HalfMessages:
         commit = decision.commit_or_rollback == COMMIT
         return self._settle(found, self._committed(found) if commit else None)
 
-    def _committed(self, found: FoundMessage) -> tuple[LogTopic, Partition, TopicRecord]:
+    def _committed(self, found: FoundMessage) -> Target:
         topic, track = self._topics.destination_of(found.record)
         whole = reveal(found.record).with_properties(
             **{names.TRANSACTION_PREPARED: None, names.TRANSACTION_CHECK_TIMES: None}
@@ -118,19 +110,10 @@ class HalfMessages:
         whole = whole._replace(sys_flag=found.record.sys_flag | COMMIT, prepared=found.physical)
         return topic, track, whole
 
-    def _settle(
-        self, found: FoundMessage, target: tuple[LogTopic, Partition, TopicRecord] | None
-    ) -> int:
+    def _settle(self, found: FoundMessage, target: Target | None) -> int:
         """Remove the half message and append what it becomes to the target, if there is one."""
-        storage = self._storage
-        assert storage.log is not None, "it was read from there"
-        with storage.atomic():
-            if target is not None:
-                topic, track, record = target
-                topic.append_to(track, [encode_record(record)])
-            storage.log.settle(found.number, [found.offset])
         self._checked.pop(found.offset, None)
-        return storage.position()
+        return self._topics.release(found.number, [(found.offset, target)])
 
     # -- checks -------------------------------------------------------------------------------
 
@@ -147,14 +130,11 @@ class HalfMessages:
         first, end = topic.bound(_TRACK)
         loaded, _ = topic.load(_TRACK, first, min(end, first + MAX_SCANNED), _BYTES)
         number = topic.number_of(_TRACK) or 0
-        for one in loaded:
-            for offset, content in zip(one.offsets, one.contents, strict=True):
-                record = take_record(content)
-                times, last = self._checked.get(offset, (0, one.time - AGAIN_MS))
-                due = max(one.time + _immunity_ms(record), last + AGAIN_MS)
-                if now >= due:
-                    found = FoundMessage(topic, _TRACK, number, offset, one.time, record)
-                    self._check(found, times, now)
+        for offset, time, content in each_entry(loaded):
+            record = take_record(content)
+            times, last = self._checked.get(offset, (0, time - AGAIN_MS))
+            if now >= max(time + _immunity_ms(record), last + AGAIN_MS):
+                self._check(FoundMessage(topic, _TRACK, number, offset, time, record), times, now)
 
     def _check(self, found: FoundMessage, times: int, now: int) -> None:
         try:

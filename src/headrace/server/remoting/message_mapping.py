@@ -17,6 +17,7 @@ from headrace.errors import BadTopicValue, MessageIllegal, PreconditionFailed
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Partition
 from headrace.store.topics.entry import decode_entry, encode_parts
+from headrace.store.topics.reads import LoadedEntries
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.message import stored_bytes
 from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, as_v4, host_bytes
@@ -44,6 +45,15 @@ def read_queues(topic: LogTopic) -> int:
     """Queues to read from: they grow with the lanes that are in use."""
     lanes = [int(track[0]) for track in topic.bounds()]
     return topic.queues * (max(lanes, default=0) + 1)
+
+
+def each_entry(loaded: list[LoadedEntries]) -> list[tuple[int, int, bytes]]:
+    """Offset, time and content of what was loaded."""
+    return [
+        (offset, one.time, content)
+        for one in loaded
+        for offset, content in zip(one.offsets, one.contents, strict=True)
+    ]
 
 
 def physical_offset(number: int, offset: int) -> int:

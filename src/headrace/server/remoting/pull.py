@@ -17,6 +17,7 @@ from headrace.model.selectors import Selector, TagSelector, compile_selector
 from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.long_polls import PullRequest
 from headrace.server.remoting.message_mapping import (
+    each_entry,
     partition_of,
     physical_offset,
     queue_id_of,
@@ -28,7 +29,6 @@ from headrace.server.remoting.offsets import store_offset
 from headrace.server.remoting.session import RESPONSE_MAX
 from headrace.server.remoting.statistics import GOT
 from headrace.store.topics.entry import tags_of
-from headrace.store.topics.reads import LoadedEntries
 from headrace.wire.remoting.codes import Perm, PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import (
@@ -225,7 +225,7 @@ def _collect(
     at = header.queue_offset
     while at < stop:
         loaded, following = topic.load(track, at, stop, MAX_BYTES)
-        for offset, time, content in _each(loaded):
+        for offset, time, content in each_entry(loaded):
             at = offset + 1
             if not everything and not _matches(selector, content):
                 continue
@@ -260,14 +260,6 @@ def _log_unreadable(topic: LogTopic, queue_id: int, offset: int, size: int) -> N
         "%d bytes are more than the %d that they can read",
         queue_id, topic.name, offset, size, RESPONSE_MAX,
     )  # fmt: skip
-
-
-def _each(loaded: list[LoadedEntries]) -> list[tuple[int, int, bytes]]:
-    return [
-        (offset, one.time, content)
-        for one in loaded
-        for offset, content in zip(one.offsets, one.contents, strict=True)
-    ]
 
 
 def _matches(selector: Selector, content: bytes) -> bool:

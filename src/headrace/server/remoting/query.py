@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.partitions import Partition
-from headrace.server.remoting.message_mapping import TopicRecord, take_record
+from headrace.server.remoting.message_mapping import TopicRecord, each_entry, take_record
 from headrace.server.remoting.topics import FoundMessage
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
@@ -69,9 +69,8 @@ def _newest(
     start = max(first, topic.offset_at(track, header.begin_timestamp), stop - MAX_SCANNED)
     while start < stop:
         loaded, start = topic.load(track, start, stop, _BYTES)
-        for one in loaded:
-            for offset, content in zip(one.offsets, one.contents, strict=True):
-                yield offset, one.time, take_record(content)
+        for offset, time, content in each_entry(loaded):
+            yield offset, time, take_record(content)
 
 
 _LATEST = (1 << 62) - 1

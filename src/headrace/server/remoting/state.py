@@ -41,11 +41,9 @@ class RemotingState:
         self.skipped_total = 0  # that were too large for them
         self.relayed_requests = RelayedRequests(broker.timers)
         self.appends = TurnAppends(broker.turn)
-        self.delay_levels = DelayLevels(self.topics, broker.storage, broker.timers)
-        self.timed_messages = TimedMessages(self.topics, broker.storage, broker.timers)
-        self.half_messages = HalfMessages(
-            self.topics, broker.storage, broker.timers, self.members.find_producer
-        )
+        self.delay_levels = DelayLevels(self.topics, broker.timers)
+        self.timed_messages = TimedMessages(self.topics, broker.timers)
+        self.half_messages = HalfMessages(self.topics, broker.timers, self.members.find_producer)
         self._scanning = False
 
     def start(self) -> None:

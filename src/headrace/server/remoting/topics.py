@@ -21,6 +21,8 @@ from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import (
     REAL_PRIORITY,
     TopicRecord,
+    each_entry,
+    encode_record,
     physical_offset,
     queue_id_of,
     read_queues,
@@ -29,6 +31,7 @@ from headrace.server.remoting.message_mapping import (
     take_record,
     whole_number,
 )
+from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.store.topics.types import TopicSpec
 from headrace.wire.remoting import properties
 from headrace.wire.remoting.codes import Perm
@@ -38,6 +41,7 @@ from headrace.wire.remoting.names import check_topic, is_dead_letter_topic, is_r
 
 TEMPLATE_QUEUES = 8  # of TBW102, which new topics are made like
 MAX_QUEUES = 1024
+Target = tuple[LogTopic, Partition, TopicRecord]  # where a message of a hidden topic goes
 MAX_MOVED = 10_000  # delivered delayed messages that their producer's offset id finds
 
 
@@ -185,7 +189,44 @@ class RemotingTopics:
         priority = Priority.__members__.get(given.get(REAL_PRIORITY, ""), Priority.MIDDLE)
         return topic, Partition(priority, queue_id % topic.queues)
 
-    def note_move(self, waiting: int, delivered: int) -> None:
+    # -- hidden topics --------------------------------------------------------------------------
+
+    def hide(self, name: str, queues: int, track: Partition, record: TopicRecord) -> AppendedRange:
+        """Store a message in a hidden topic, which is created if it does not exist."""
+        hidden = self.ensure(name, queues)
+        offset, position = hidden.append_to(track, [encode_record(record)])
+        number = hidden.number_of(track)
+        assert number is not None, "something was appended"
+        return AppendedRange(number, offset, position)
+
+    def release(
+        self, number: int, targets: list[tuple[int, Target | None]], *, keep_ids: bool = False
+    ) -> int:
+        """Move messages of the hidden partition ``number``, all in one step; the position.
+
+        A message without a target is dropped. ``keep_ids``: their old offset ids find them.
+        """
+        storage = self._broker.storage
+        assert storage.log is not None, "they were read from there"
+        with storage.atomic():
+            for offset, target in targets:
+                if target is not None:
+                    topic, track, record = target
+                    at, _ = topic.append_to(track, [encode_record(record)])
+                    if keep_ids:
+                        physical = physical_offset(topic.number_of(track) or 0, at)
+                        self._note_move(physical_offset(number, offset), physical)
+            storage.log.settle(number, [offset for offset, _ in targets])
+        return storage.position()
+
+    def has_unread(self, topic: LogTopic, track: Partition) -> bool:
+        """Whether something was appended that is not on disk yet, so it cannot be read."""
+        number, log = topic.number_of(track), self._broker.storage.log
+        if number is None or log is None:
+            return False
+        return log.reads.next_offset(number) > topic.bound(track).end
+
+    def _note_move(self, waiting: int, delivered: int) -> None:
         """A message got another physical offset: the one that its producer knows finds it too."""
         self._moved[waiting] = delivered
         if len(self._moved) > MAX_MOVED:
@@ -200,11 +241,9 @@ class RemotingTopics:
             return None
         track = topic.numbers()[number]
         loaded, _ = topic.load(track, offset, offset + 1, 1)
-        for one in loaded:
-            for at, content in zip(one.offsets, one.contents, strict=True):
-                if at == offset:
-                    record = take_record(content)
-                    return FoundMessage(topic, track, number, offset, one.time, record)
+        for at, time, content in each_entry(loaded):
+            if at == offset:
+                return FoundMessage(topic, track, number, offset, time, take_record(content))
         return None
 
     def _of_number(self, number: int) -> LogTopic | None:
