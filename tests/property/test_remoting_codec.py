@@ -34,18 +34,15 @@ from headrace.wire.remoting.headers.send import (
     SendResponse,
     take_send,
 )
-from headrace.wire.remoting.headers.statistics import (
-    ConsumeDirectlyResult,
-    ProcessQueueInfo,
-    RunningInfo,
-    TopicRates,
-)
+from headrace.wire.remoting.headers.statistics import ConsumeDirectlyResult, ProcessQueueInfo
 from headrace.wire.remoting.message import BatchElement, batch_bytes, take_batch
 from headrace.wire.remoting.message_ids import HostAddress, offset_id, take_offset_id
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text, take_properties
 from support.remoting_bodies import (
+    ClusterInfo,
     RemotingMessage,
+    RunningInfo,
     message_bytes,
     take_connections,
     take_consume_stats,
@@ -339,8 +336,6 @@ bodies = st.one_of(
         st.dictionaries(texts, texts, max_size=2),
         st.lists(subscriptions, max_size=2).map(tuple),
         st.dictionaries(message_queues, st.builds(ProcessQueueInfo, int64s, int64s), max_size=2),
-        st.dictionaries(texts, st.builds(TopicRates, st.just(0.5)), max_size=2),
-        st.none() | words,
     ),
 )
 
@@ -381,7 +376,7 @@ TAKERS: list[Callable[[bytes], object]] = [
     RunningInfo.take,
     ConsumeDirectlyResult.take,
     route.TopicRoute.take,
-    route.ClusterInfo.take,
+    ClusterInfo.take,
     take_topic_list,
     message_queue.take_locked,
     message_queue.take_members,

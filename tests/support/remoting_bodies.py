@@ -10,7 +10,15 @@ from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import COMPRESSION_MASK, SysFlag
 from headrace.wire.remoting.compression import INFLATED_MAX, inflate
 from headrace.wire.remoting.headers.admin import GroupConfig, TopicConfig
-from headrace.wire.remoting.headers.statistics import ClientConnection, QueueProgress, QueueStats
+from headrace.wire.remoting.headers.groups import Subscription
+from headrace.wire.remoting.headers.route import BrokerData, cluster_info_body
+from headrace.wire.remoting.headers.statistics import (
+    ClientConnection,
+    ProcessQueueInfo,
+    QueueProgress,
+    QueueStats,
+    running_info_body,
+)
 from headrace.wire.remoting.json_values import body_map, items, real, table, text
 from headrace.wire.remoting.message import stored_bytes, take_parts
 from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, host_bytes, offset_id
@@ -142,3 +150,51 @@ def take_message(
     if len(found) != 1:
         raise MalformedError(f"{len(found)} messages instead of one")
     return found[0]
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """The answer to GET_BROKER_CLUSTER_INFO."""
+
+    brokers: dict[str, BrokerData]
+    clusters: dict[str, tuple[str, ...]]
+
+    def encode(self) -> bytes:
+        return cluster_info_body(self.brokers, self.clusters)
+
+    @classmethod
+    def take(cls, body: bytes) -> ClusterInfo:
+        found = body_map(body)
+        brokers = table("brokerAddrTable", found.get("brokerAddrTable"))
+        clusters = table("clusterAddrTable", found.get("clusterAddrTable"))
+        return cls(
+            {text("name", name): BrokerData.take(one) for name, one in brokers.items()},
+            {
+                text("name", name): tuple([text("name", one) for one in items("names", names)])
+                for name, names in clusters.items()
+            },
+        )
+
+
+@dataclass(frozen=True)
+class RunningInfo:
+    """The answer to GET_CONSUMER_RUNNING_INFO."""
+
+    properties: dict[str, str]
+    subscriptions: tuple[Subscription, ...]
+    queues: dict[MessageQueue, ProcessQueueInfo]
+
+    def encode(self) -> bytes:
+        return running_info_body(self.properties, self.subscriptions, self.queues)
+
+    @classmethod
+    def take(cls, body: bytes) -> RunningInfo:
+        get = body_map(body).get
+        properties = table("properties", get("properties")).items()
+        subscriptions = items("subscriptionSet", get("subscriptionSet"))
+        queues = by_queue("mqTable", get("mqTable"))
+        return cls(
+            {text("properties", name): text("properties", one) for name, one in properties},
+            tuple([Subscription.take(one) for one in subscriptions]),
+            {queue: ProcessQueueInfo.take(one) for queue, one in queues},
+        )

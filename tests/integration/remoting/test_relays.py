@@ -17,13 +17,9 @@ from headrace.rocketmq import (
 from headrace.testing import run_broker, wait_for
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetRunningInfo
-from headrace.wire.remoting.headers.statistics import (
-    ConsumeDirectlyResult,
-    ConsumeResultCode,
-    RunningInfo,
-)
+from headrace.wire.remoting.headers.statistics import ConsumeDirectlyResult, ConsumeResultCode
 from support.raw_remoting import Link
-from support.remoting_bodies import take_topic_list
+from support.remoting_bodies import RunningInfo, take_topic_list
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import accepted, join, new_topic, send
 

@@ -27,9 +27,9 @@ from headrace.rocketmq.consuming import concurrent
 from headrace.testing import wait_for
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.statistics import ConsumeDirectlyResult, RunningInfo
+from headrace.wire.remoting.headers.statistics import ConsumeDirectlyResult
 from headrace.wire.remoting.message_queue import locked_body, offsets_body, take_offsets
-from support.remoting_bodies import message_bytes
+from support.remoting_bodies import RunningInfo, message_bytes
 from support.rocketmq.fake_server import BROKER, Fake, Peer
 
 SUCCESS, LATER = ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.testing import run_broker, wait_for
 from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.headers.route import ClusterInfo
 from support.raw_remoting import Link
+from support.remoting_bodies import ClusterInfo
 from support.remoting_broker import Ours
 from support.rocketmq.apache import BROKER, OLD_VERSION, VERSION, Apache
 

@@ -44,7 +44,7 @@ from headrace.wire.remoting.headers.pull import (
     QueryMessage,
     ViewMessage,
 )
-from headrace.wire.remoting.headers.route import ClusterInfo, GetRouteInfo, TopicRoute
+from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.headers.send import (
     COMMIT,
     EndTransaction,
@@ -57,6 +57,7 @@ from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_bytes, properties_text
 from support.raw_remoting import Link, Site
 from support.remoting_bodies import (
+    ClusterInfo,
     RemotingMessage,
     take_connections,
     take_consume_stats,

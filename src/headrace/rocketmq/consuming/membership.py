@@ -42,7 +42,7 @@ from headrace.wire.remoting.headers.statistics import (
     ConsumeDirectlyResult,
     ConsumeResultCode,
     ProcessQueueInfo,
-    RunningInfo,
+    running_info_body,
 )
 from headrace.wire.remoting.message_queue import (
     MessageQueue,
@@ -243,8 +243,8 @@ class ConsumerRequests:
         core = self._core
         core.update_offsets()
         offsets = {entry.queue: entry.offset for entry in core.store.entries()}
-        info = RunningInfo(
-            properties={
+        body = running_info_body(
+            {
                 "PROP_NAMESERVER_ADDR": core.config.namesrv_addr,
                 "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
                 "PROP_CLIENT_VERSION": str(VERSION),
@@ -252,10 +252,10 @@ class ConsumerRequests:
                 "PROP_CONSUMEORDERLY": "true" if core.is_orderly else "false",
                 "PROP_CONSUMER_START_TIMESTAMP": str(int(core.metrics.started_at * 1000)),
             },
-            subscriptions=tuple(wire_subscription(one) for one in core.members.subscription_data()),
-            queues={a.queue: _state(a, offsets) for a in core.owned()},
+            [wire_subscription(one) for one in core.members.subscription_data()],
+            {a.queue: _state(a, offsets) for a in core.owned()},
         )
-        return command.answer(ResponseCode.SUCCESS, body=info.encode())
+        return command.answer(ResponseCode.SUCCESS, body=body)
 
     async def _consume_directly(self, _: Connection, command: Command) -> Command:
         """An operator wants one message consumed here and now."""

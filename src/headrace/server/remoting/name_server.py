@@ -12,10 +12,10 @@ from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.route import (
     BrokerData,
-    ClusterInfo,
     GetRouteInfo,
     QueueData,
     TopicRoute,
+    cluster_info_body,
     topic_list_body,
 )
 
@@ -64,12 +64,9 @@ def queue_data(state: RemotingState, name: str) -> QueueData:
 
 
 def _clusters(state: RemotingState, session: Session, request: Command) -> None:
-    settings = state.settings
-    info = ClusterInfo(
-        {settings.broker_name: broker_data(state, session)},
-        {settings.cluster: (settings.broker_name,)},
-    )
-    session.respond(request, body=info.encode())
+    name, cluster = state.settings.broker_name, state.settings.cluster
+    body = cluster_info_body({name: broker_data(state, session)}, {cluster: [name]})
+    session.respond(request, body=body)
 
 
 def _usable(state: RemotingState, session: Session) -> list[str]:

@@ -25,10 +25,10 @@ from headrace.wire.remoting.headers.groups import (
     Heartbeat,
 )
 from headrace.wire.remoting.headers.pull import PullMessage
-from headrace.wire.remoting.headers.route import BrokerData, ClusterInfo, QueueData, TopicRoute
+from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
 from headrace.wire.remoting.headers.send import SendMessage, SendResponse
 from headrace.wire.remoting.message_queue import MessageQueue, take_offsets
-from support.remoting_bodies import RemotingMessage, message_bytes, take_message
+from support.remoting_bodies import ClusterInfo, RemotingMessage, message_bytes, take_message
 
 
 def read_header(header: object) -> Command:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode
 from headrace.wire.remoting.headers.fields import Header, JsonMap, special
@@ -152,33 +151,16 @@ def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
 # -- other answers of a name server -------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
-    """The answer to GET_BROKER_CLUSTER_INFO."""
-
-    brokers: Mapping[str, BrokerData] = field(default_factory=dict)
-    clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def encode(self) -> bytes:
-        return json_bytes(
-            {
-                "brokerAddrTable": {name: one.as_map() for name, one in self.brokers.items()},
-                "clusterAddrTable": {name: list(one) for name, one in self.clusters.items()},
-            }
-        )
-
-    @classmethod
-    def take(cls, body: bytes) -> ClusterInfo:
-        found = body_map(body)
-        brokers: Mapping[str, Any] = table("brokerAddrTable", found.get("brokerAddrTable"))
-        clusters: Mapping[str, Any] = table("clusterAddrTable", found.get("clusterAddrTable"))
-        return cls(
-            {text("name", name): BrokerData.take(one) for name, one in brokers.items()},
-            {
-                text("name", name): tuple([text("name", one) for one in items("names", names)])
-                for name, names in clusters.items()
-            },
-        )
+def cluster_info_body(
+    brokers: Mapping[str, BrokerData], clusters: Mapping[str, Iterable[str]]
+) -> bytes:
+    """The answer to GET_BROKER_CLUSTER_INFO: brokers by name, their names by cluster."""
+    return json_bytes(
+        {
+            "brokerAddrTable": {name: one.as_map() for name, one in brokers.items()},
+            "clusterAddrTable": {name: list(one) for name, one in clusters.items()},
+        }
+    )
 
 
 def topic_list_body(topics: Iterable[str], broker_addr: str | None = None) -> bytes:

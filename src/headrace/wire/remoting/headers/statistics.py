@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from headrace.errors import MalformedError
@@ -11,15 +11,12 @@ from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.headers.fields import JsonBody, JsonMap, enumerated, named, special
 from headrace.wire.remoting.headers.groups import Subscription
 from headrace.wire.remoting.json_values import (
-    body_map,
     dumps,
-    items,
     json_bytes,
     object_keyed,
-    table,
     text,
 )
-from headrace.wire.remoting.message_queue import MessageQueue, by_queue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 class QueueStats(JsonMap, name="offsetTable"):
@@ -139,58 +136,15 @@ class ProcessQueueInfo(JsonMap, name="mqTable"):
     last_consume_at: int = named("lastConsumeTimestamp", 0)
 
 
-class TopicRates(JsonMap, name="statusTable"):
-    """How a topic is consumed: milliseconds, and messages per second."""
-
-    pull_millis: float = named("pullRT", 0.0)
-    pull_rate: float = named("pullTPS", 0.0)
-    consume_millis: float = named("consumeRT", 0.0)
-    ok_rate: float = named("consumeOKTPS", 0.0)
-    failed_rate: float = named("consumeFailedTPS", 0.0)
-    failed: int = named("consumeFailedMsgs", 0)
-
-
-@dataclass(frozen=True, slots=True)
-class RunningInfo:
+def running_info_body(
+    properties: Mapping[str, str],
+    subscriptions: Iterable[Subscription],
+    queues: Mapping[MessageQueue, ProcessQueueInfo],
+) -> bytes:
     """The answer to GET_CONSUMER_RUNNING_INFO."""
-
-    properties: Mapping[str, str] = field(default_factory=dict)
-    subscriptions: tuple[Subscription, ...] = ()
-    queues: Mapping[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
-    rates: Mapping[str, TopicRates] = field(default_factory=dict)
-    jstack: str | None = None
-
-    def encode(self) -> bytes:
-        queues = object_keyed(
-            [(queue.as_map(), one.as_map()) for queue, one in self.queues.items()]
-        )
-        stack = "" if self.jstack is None else f'"jstack":{dumps(self.jstack)},'
-        return (
-            f'{{{stack}"mqPopTable":{{}},"mqTable":{queues},'
-            f'"properties":{dumps(dict(self.properties))},'
-            f'"statusTable":{dumps({name: one.as_map() for name, one in self.rates.items()})},'
-            f'"subscriptionSet":{dumps([one.as_map() for one in self.subscriptions])},'
-            f'"userConsumerInfo":{{}}}}'
-        ).encode("ascii")
-
-    @classmethod
-    def take(cls, body: bytes) -> RunningInfo:
-        get = body_map(body).get
-        return cls(
-            {
-                text("properties", name): text("properties", one)
-                for name, one in table("properties", get("properties")).items()
-            },
-            tuple(
-                [Subscription.take(one) for one in items("subscriptionSet", get("subscriptionSet"))]
-            ),
-            {
-                queue: ProcessQueueInfo.take(one)
-                for queue, one in by_queue("mqTable", get("mqTable"))
-            },
-            {
-                text("statusTable", name): TopicRates.take(one)
-                for name, one in table("statusTable", get("statusTable")).items()
-            },
-            text("jstack", get("jstack")) or None,
-        )
+    table = object_keyed([(queue.as_map(), one.as_map()) for queue, one in queues.items()])
+    return (
+        f'{{"mqPopTable":{{}},"mqTable":{table},"properties":{dumps(dict(properties))},'
+        f'"statusTable":{{}},"subscriptionSet":{dumps([one.as_map() for one in subscriptions])},'
+        f'"userConsumerInfo":{{}}}}'
+    ).encode("ascii")
