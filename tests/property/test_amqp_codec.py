@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import headrace.wire.amqp.methods  # noqa: F401 - declares them
 from headrace.errors import BrokerError
-from headrace.wire.amqp import method_fields
+from headrace.wire.amqp import method_codec as fields_of
 from headrace.wire.amqp.content import (
     body_of,
     body_size,
@@ -88,20 +88,20 @@ raw_headers = st.lists(
 ).map(lambda fields: b"".join([bytes([len(n)]) + n + value for n, value in fields]))
 
 BY_KIND = [
-    (method_fields.Bit, st.booleans()),
-    (method_fields.U8, octets),
-    (method_fields.U16, shorts),
-    (method_fields.U32, longs),
-    (method_fields.U64, long_longs),
-    (method_fields.Short, st.text(max_size=20)),
-    (method_fields.Key, short_texts),
-    (method_fields.Reason, short_texts),
-    (method_fields.LongString, st.binary(max_size=300)),
-    (method_fields.Table, tables),
+    (fields_of.Bit, st.booleans()),
+    (fields_of.U8, octets),
+    (fields_of.U16, shorts),
+    (fields_of.U32, longs),
+    (fields_of.U64, long_longs),
+    (fields_of.Short, st.text(max_size=20)),
+    (fields_of.Key, short_texts),
+    (fields_of.Reason, short_texts),
+    (fields_of.LongString, st.binary(max_size=300)),
+    (fields_of.Table, tables),
 ]
 
 
-def strategy_of(kind: method_fields.FieldCodec) -> st.SearchStrategy[object]:
+def strategy_of(kind: fields_of.FieldCodec) -> st.SearchStrategy[object]:
     return next(strategy for alias, strategy in BY_KIND if alias.__metadata__[0] is kind)
 
 

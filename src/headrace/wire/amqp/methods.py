@@ -7,8 +7,7 @@ is read from them.)
 
 from dataclasses import field
 
-from headrace.wire.amqp.method_codec import Method
-from headrace.wire.amqp.method_fields import (
+from headrace.wire.amqp.method_codec import (
     U8,
     U16,
     U32,
@@ -16,6 +15,7 @@ from headrace.wire.amqp.method_fields import (
     Bit,
     Key,
     LongString,
+    Method,
     Reason,
     Short,
     Table,
