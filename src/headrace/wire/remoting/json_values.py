@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from json import JSONEncoder
-from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeVar
 
 from headrace.errors import MalformedError
@@ -22,7 +21,7 @@ DEPTH_MAX = 64
 _SPACE = re.compile(r"[ \t\r\n]*").match
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?").match
 _WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*").match
-_WORDS = {"true": True, "false": False, "null": None}
+_scalar = json.JSONDecoder(strict=False).raw_decode
 
 dumps = JSONEncoder(separators=(",", ":")).encode
 
@@ -91,37 +90,11 @@ class _JsonParser:
             return self._object(depth + 1)
         if char == "[":
             return self._array(depth + 1)
-        if char == '"':
-            return self._string()
-        return self._scalar()
-
-    def _string(self) -> str:
         try:
-            value, self._place = scanstring(self._text, self._place + 1, False)
+            value, self._place = _scalar(self._text, self._place)
         except ValueError:
-            raise self._wrong("a string") from None
-        return str(value)
-
-    def _scalar(self) -> object:
-        found = _NUMBER(self._text, self._place)
-        if found is not None:
-            self._place = found.end()
-            return self._number(found.group())
-        found = _WORD(self._text, self._place)
-        if found is None or found.group() not in _WORDS:
-            raise self._wrong("a value")
-        self._place = found.end()
-        return _WORDS[found.group()]
-
-    def _number(self, text: str) -> int | float:
-        try:
-            return int(text)
-        except ValueError:
-            pass
-        try:
-            return float(text)
-        except ValueError:
-            raise self._wrong("a shorter number") from None
+            raise self._wrong("a value") from None
+        return value
 
     def _array(self, depth: int) -> list[Any]:
         self._place += 1
