@@ -183,14 +183,6 @@ def _short(data: bytes, offset: int, end: int) -> tuple[str, int]:
     return data[start:stop].decode("utf-8", "surrogateescape"), stop
 
 
-def _text(data: bytes, offset: int, end: int, depth: int) -> str:
-    return data[offset:end].decode("utf-8", "surrogateescape")
-
-
-def _binary(data: bytes, offset: int, end: int, depth: int) -> bytes:
-    return data[offset:end]
-
-
 def _array(data: bytes, offset: int, end: int, depth: int) -> list[object]:
     _check_depth(depth)
     values = []
@@ -223,10 +215,6 @@ def _same(value: object) -> object:
     return value
 
 
-def _void() -> None:
-    return None
-
-
 _FIXED: dict[int, tuple[Struct, Callable[..., object]]] = {
     ord("t"): (Struct(">?"), _same),
     ord("b"): (Struct(">b"), _same),
@@ -241,12 +229,12 @@ _FIXED: dict[int, tuple[Struct, Callable[..., object]]] = {
     ord("d"): (Struct(">d"), _same),
     ord("T"): (Struct(">Q"), Timestamp),
     ord("D"): (_DECIMAL, _decimal),
-    ord("V"): (Struct(">"), _void),
+    ord("V"): (Struct(">"), lambda: None),
 }
 
 _SIZED: dict[int, Callable[[bytes, int, int, int], object]] = {
-    ord("S"): _text,
-    ord("x"): _binary,
+    ord("S"): lambda data, start, end, _: data[start:end].decode("utf-8", "surrogateescape"),
+    ord("x"): lambda data, start, end, _: data[start:end],
     ord("A"): _array,
     ord("F"): _table,
 }
@@ -308,10 +296,6 @@ def _fits_32_bits(value: Any) -> bool:  # noqa: ANN401 - an int, as its entry in
     return bool(-0x8000_0000 <= value <= 0x7FFF_FFFF)
 
 
-def _encode_bool(value: bool, depth: int) -> bytes:
-    return b"t\x01" if value else b"t\x00"
-
-
 def _encode_int(value: int, depth: int) -> bytes:
     return _TAGGED_I32.pack(b"I", value) if _fits_32_bits(value) else _encode_long(value, depth)
 
@@ -328,10 +312,6 @@ def _encode_timestamp(value: int, depth: int) -> bytes:
     return _TAGGED_U64.pack(b"T", value)
 
 
-def _encode_float(value: float, depth: int) -> bytes:
-    return _TAGGED_F64.pack(b"d", value)
-
-
 def _encode_decimal(value: Decimal, depth: int) -> bytes:
     sign, digits, exponent = value.as_tuple()
     # Beyond these bounds no value fits; checking first keeps the power below small.
@@ -344,25 +324,9 @@ def _encode_decimal(value: Decimal, depth: int) -> bytes:
     return _TAGGED_DECIMAL.pack(b"D", max(-exponent, 0), unscaled)
 
 
-def _encode_str(value: str, depth: int) -> bytes:
-    return _tagged(b"S", utf8(value))
-
-
-def _encode_bytes(value: bytes, depth: int) -> bytes:
-    return _tagged(b"x", value)
-
-
-def _encode_void(value: None, depth: int) -> bytes:
-    return b"V"
-
-
 def _encode_array(values: list[object] | tuple[object, ...], depth: int) -> bytes:
     _check_depth(depth)
     return _tagged(b"A", b"".join([_encode(value, depth + 1) for value in values]))
-
-
-def _encode_table(table: Mapping[str, object], depth: int) -> bytes:
-    return _tagged(b"F", _table_body(table, depth))
 
 
 def _table_body(table: Mapping[str, object], depth: int) -> bytes:
@@ -379,19 +343,19 @@ def _tagged(code: bytes, body: bytes) -> bytes:
 
 # Subclasses stand before their bases: the first entry that fits is taken.
 _BY_TYPE: dict[type, tuple[str, Callable[[Any, int], bytes]]] = {
-    bool: ("bool", _encode_bool),
+    bool: ("bool", lambda value, _: b"t\x01" if value else b"t\x00"),
     Timestamp: ("timestamp", _encode_timestamp),
     LongInt: ("long", _encode_long),
     int: ("signedint", _encode_int),
-    float: ("double", _encode_float),
-    str: ("longstr", _encode_str),
-    bytes: ("binary", _encode_bytes),
-    bytearray: ("binary", _encode_bytes),
-    type(None): ("void", _encode_void),
+    float: ("double", lambda value, _: _TAGGED_F64.pack(b"d", value)),
+    str: ("longstr", lambda value, _: _tagged(b"S", utf8(value))),
+    bytes: ("binary", lambda value, _: _tagged(b"x", value)),
+    bytearray: ("binary", lambda value, _: _tagged(b"x", value)),
+    type(None): ("void", lambda value, _: b"V"),
     Decimal: ("decimal", _encode_decimal),
     list: ("array", _encode_array),
     tuple: ("array", _encode_array),
-    dict: ("table", _encode_table),
-    Mapping: ("table", _encode_table),
+    dict: ("table", lambda value, depth: _tagged(b"F", _table_body(value, depth))),
+    Mapping: ("table", lambda value, depth: _tagged(b"F", _table_body(value, depth))),
 }
 _WIDTHS = {code: layout.size for code, (layout, _) in _FIXED.items()}
