@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -118,17 +119,13 @@ class ConsumerConfig(_ClientConfig):
     def __post_init__(self) -> None:
         checks.check_group("consumer_group", self.consumer_group)
         checks.addresses_of("namesrv_addr", self.namesrv_addr)
-        self._set(
-            "message_model", checks.member_of("message_model", MessageModel, self.message_model)
-        )
-        self._set(
-            "consume_from_where",
-            checks.member_of("consume_from_where", ConsumeFromWhere, self.consume_from_where),
-        )
-        self._set(
-            "offset_file_format",
-            checks.member_of("offset_file_format", OffsetFileFormat, self.offset_file_format),
-        )
+        kinds: dict[str, type[StrEnum]] = {
+            "message_model": MessageModel,
+            "consume_from_where": ConsumeFromWhere,
+            "offset_file_format": OffsetFileFormat,
+        }
+        for name, kind in kinds.items():
+            self._set(name, checks.member_of(name, kind, getattr(self, name)))
         self._check()
         if self.consume_thread_min > self.consume_thread_max:
             self._fit_threads()

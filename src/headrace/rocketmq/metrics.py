@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from threading import Lock
@@ -84,6 +85,18 @@ class LatencyHistogram:
     def count(self) -> int:
         return sum(self._counts)
 
+    @property
+    def average(self) -> float:
+        return self.total / self.count if self.count else 0.0
+
+    def summary(self, name: str) -> dict[str, float]:
+        return {
+            f"{name}_average": self.average,
+            f"{name}_p50": self.percentile(0.5),
+            f"{name}_p99": self.percentile(0.99),
+            f"{name}_max": self.highest,
+        }
+
     def percentile(self, share: float) -> float:
         """The upper end of the bucket in which the given share (0..1) is reached."""
         wanted, seen = share * self.count, 0
@@ -121,22 +134,26 @@ class ConsumerStats:
     commit_failures: int = 0
 
 
-_NAMES = frozenset(one.name for one in fields(ConsumerStats))
+class Counters:
+    """Counts by name."""
 
-
-class ConsumerMetrics:
-    """Counters and times of a consumer."""
-
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self._lock = Lock()
-        self._counts = dict.fromkeys(_NAMES, 0)
-        self._consume_times = LatencyHistogram()
-        self._pull_times = LatencyHistogram()
-        self.started_at = time.time()
+        self._counts = dict.fromkeys(names, 0)
 
     def add(self, name: str, count: int = 1) -> None:
         with self._lock:
             self._counts[name] += count
+
+
+class ConsumerMetrics(Counters):
+    """Counters and times of a consumer."""
+
+    def __init__(self) -> None:
+        super().__init__(one.name for one in fields(ConsumerStats))
+        self._consume_times = LatencyHistogram()
+        self._pull_times = LatencyHistogram()
+        self.started_at = time.time()
 
     def pulled(self, millis: float, messages: int, size: int) -> None:
         with self._lock:
@@ -159,30 +176,21 @@ class ConsumerMetrics:
     def to_dict(self) -> dict[str, Any]:
         """Counters, and the times of listeners and pulls in milliseconds."""
         with self._lock:
-            times, pulls = self._consume_times, self._pull_times
             return {
                 **self._counts,
-                "consume_ms_average": times.total / times.count if times.count else 0.0,
-                "consume_ms_p50": times.percentile(0.5),
-                "consume_ms_p99": times.percentile(0.99),
-                "consume_ms_max": times.highest,
-                "pull_ms_average": pulls.total / pulls.count if pulls.count else 0.0,
-                "pull_ms_p99": pulls.percentile(0.99),
+                **self._consume_times.summary("consume_ms"),
+                "pull_ms_average": self._pull_times.average,
+                "pull_ms_p99": self._pull_times.percentile(0.99),
                 "uptime_seconds": time.time() - self.started_at,
             }
 
 
-class ProducerMetrics:
+class ProducerMetrics(Counters):
     """Counters and times of a producer."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._counts = dict.fromkeys(("sent", "failed", "retries", "one_way", "checks"), 0)
+        super().__init__(("sent", "failed", "retries", "one_way", "checks"))
         self._times = LatencyHistogram()
-
-    def add(self, name: str, count: int = 1) -> None:
-        with self._lock:
-            self._counts[name] += count
 
     def sent(self, millis: float, count: int = 1) -> None:
         with self._lock:
@@ -191,11 +199,4 @@ class ProducerMetrics:
 
     def to_dict(self) -> dict[str, Any]:
         with self._lock:
-            times = self._times
-            return {
-                **self._counts,
-                "send_ms_average": times.total / times.count if times.count else 0.0,
-                "send_ms_p50": times.percentile(0.5),
-                "send_ms_p99": times.percentile(0.99),
-                "send_ms_max": times.highest,
-            }
+            return {**self._counts, **self._times.summary("send_ms")}

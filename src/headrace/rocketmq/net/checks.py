@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import ssl
 from enum import StrEnum
-from typing import TypeVar
 
 from headrace.rocketmq.errors import ConfigurationError
 from headrace.wire.remoting.names import (
@@ -60,7 +59,6 @@ def subscribe_topic_problem(topic: object) -> str | None:
     return None
 
 
-Member = TypeVar("Member", bound=StrEnum)
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:;/\[\]]+):(?P<port>\d{1,5})")
 
 
@@ -101,7 +99,7 @@ def tls_context(value: object) -> ssl.SSLContext | None:
     return ssl.create_default_context() if value else None
 
 
-def member_of(name: str, kind: type[Member], value: object) -> Member:
+def member_of(name: str, kind: type[StrEnum], value: object) -> StrEnum:
     """A member of an enumeration, given as such or by its value."""
     try:
         return kind(value)  # type: ignore[arg-type]  # anything else is refused here
