@@ -64,7 +64,9 @@ from headrace.rocketmq.errors import (
 )
 from headrace.rocketmq.message import Message, MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics, Health, ProducerMetrics, State
-from headrace.rocketmq.offsets import LocalOffsetStore, OffsetEntry, OffsetStore, RemoteOffsetStore
+from headrace.rocketmq.offsets.local import LocalOffsetStore
+from headrace.rocketmq.offsets.offset_store import OffsetEntry, OffsetStore
+from headrace.rocketmq.offsets.remote import RemoteOffsetStore
 from headrace.rocketmq.producer import AsyncProducer, Producer
 from headrace.rocketmq.producing.send_requests import SendResult
 from headrace.rocketmq.queue_reader import QueueReader
@@ -74,11 +76,11 @@ from headrace.rocketmq.selector import (
     create_tag_selector,
     is_tag_type,
 )
-from headrace.rocketmq.subscriptions import (
+from headrace.rocketmq.subscriptions.manager import SubscriptionManager
+from headrace.rocketmq.subscriptions.records import (
     SubscriptionConflict,
     SubscriptionData,
     SubscriptionEntry,
-    SubscriptionManager,
     SubscriptionMetrics,
 )
 from headrace.rocketmq.transaction_producer import (

@@ -20,9 +20,9 @@ from headrace.rocketmq.errors import ConfigurationError, StateError
 from headrace.rocketmq.metrics import ConsumerMetrics, Health, State
 from headrace.rocketmq.net.client_instance import client_id
 from headrace.rocketmq.net.lifecycle import AsyncClient, BlockingClient, Client, Lifecycle
-from headrace.rocketmq.offsets import OffsetStore
+from headrace.rocketmq.offsets.offset_store import OffsetStore
 from headrace.rocketmq.selector import MessageSelector, selector_of
-from headrace.rocketmq.subscriptions import SubscriptionManager
+from headrace.rocketmq.subscriptions.manager import SubscriptionManager
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import in_namespace
 

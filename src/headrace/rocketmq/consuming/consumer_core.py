@@ -17,10 +17,11 @@ from headrace.rocketmq.message import MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics
 from headrace.rocketmq.net import checks
 from headrace.rocketmq.net.client_instance import ClientInstance
-from headrace.rocketmq.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from headrace.rocketmq.offsets.remote import BrokerOffsets
+from headrace.rocketmq.offsets.local import LocalOffsetStore
+from headrace.rocketmq.offsets.offset_store import OffsetStore
+from headrace.rocketmq.offsets.remote import BrokerOffsets, RemoteOffsetStore
 from headrace.rocketmq.producing.trace import MessageTrace
-from headrace.rocketmq.subscriptions import SubscriptionManager
+from headrace.rocketmq.subscriptions.manager import SubscriptionManager
 
 logger = logging.getLogger(__name__)
 

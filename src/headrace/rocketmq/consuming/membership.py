@@ -24,7 +24,8 @@ from headrace.rocketmq.message import message_in
 from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.net.connection import Connection
 from headrace.rocketmq.selector import MessageSelector
-from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
+from headrace.rocketmq.subscriptions.manager import SubscriptionManager
+from headrace.rocketmq.subscriptions.records import SubscriptionData
 from headrace.wire.remoting.codes import VERSION, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import (

@@ -11,7 +11,7 @@ from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.errors import BrokerError, RocketMQError
 from headrace.rocketmq.message import MessageExt, messages_in
-from headrace.rocketmq.subscriptions import SubscriptionData
+from headrace.rocketmq.subscriptions.records import SubscriptionData
 from headrace.wire.remoting.codes import PullFlag, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.pull import PULL_CODES, PullMessage, PullResult

@@ -116,7 +116,7 @@ class LocalOffsetStore(TableOffsetStore):
         with self._writing:
             self._saved = {entry.queue: entry for entry in self._read_files()}
             for entry in self._saved.values():
-                self._table.learn(entry.queue, entry.offset)
+                self._learn(entry.queue, entry.offset)
 
     def _read_files(self) -> list[OffsetEntry]:
         try:
@@ -172,13 +172,13 @@ class LocalOffsetStore(TableOffsetStore):
             raise OffsetStoreError(f"{path} does not exist")
         entries = parse(data)
         for entry in entries:
-            self._table.update(entry.queue, entry.offset, increase_only=False)
+            self.update_offset(entry.queue, entry.offset)
         return len(entries)
 
     # -- the interface -----------------------------------------------------------------------
 
     def persist_all(self) -> None:
-        entries = self._table.dirty()
+        entries = self._unsaved()
         if entries:
             self._save(entries)
 
@@ -207,7 +207,7 @@ class LocalOffsetStore(TableOffsetStore):
                     "offsets are kept in memory and tried again"
                 ) from problem
             self._saved = offsets
-        self._table.stored(entries)
+        self._saved_all(entries)
 
     def _write(self, data: bytes) -> None:
         """The file is complete at any moment: a new one is synced, then takes the name."""

@@ -59,18 +59,17 @@ class OffsetStore(ABC):
         return []
 
 
-class OffsetTable:
-    """Offsets in memory, and which of them are not stored yet."""
+class TableOffsetStore(OffsetStore):
+    """A store with a table of offsets in memory in front of it, which knows what is not stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        """``most``: offsets in memory, as long as what is not stored leaves room."""
         self._lock = Lock()
+        self._most = most
         self._offsets: dict[MessageQueue, OffsetEntry] = {}
         self._dirty: set[MessageQueue] = set()
 
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def update(self, queue: MessageQueue, offset: int, increase_only: bool) -> None:
+    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
         if offset < 0:
             raise OffsetStoreError(f"offset {offset} of {queue} is negative; it was not taken")
         with self._lock:
@@ -82,35 +81,37 @@ class OffsetTable:
                 return
             self._offsets[queue] = OffsetEntry(queue, offset)
             self._dirty.add(queue)
+            self._trim()
 
-    def learn(self, queue: MessageQueue, offset: int) -> None:
-        """What the store says; memory wins when it has something newer."""
+    def _trim(self) -> None:
+        """Forget the longest unused offsets above the limit, never one that is not stored."""
+        if self._most is None or len(self._offsets) <= self._most:
+            return
+        stored = [one for one in self._offsets if one not in self._dirty]
+        for queue in stored[: len(self._offsets) - self._most]:
+            del self._offsets[queue]
+
+    def persist(self, queue: MessageQueue) -> None:
         with self._lock:
-            if queue not in self._dirty:
-                self._offsets[queue] = OffsetEntry(queue, offset)
+            entries = [self._offsets[queue]] if queue in self._dirty else []
+        if entries:
+            self._save(entries)
 
-    def get(self, queue: MessageQueue) -> int:
-        with self._lock:
-            entry = self._offsets.get(queue)
-            return entry.offset if entry else NOT_FOUND
+    def read_offset(
+        self,
+        queue: MessageQueue,
+        read_type: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE,
+    ) -> int:
+        if read_type is not ReadOffsetType.READ_FROM_STORE:
+            with self._lock:
+                entry = self._offsets.get(queue)
+            if entry is not None:
+                return entry.offset
+            if read_type is ReadOffsetType.READ_FROM_MEMORY:
+                return NOT_FOUND
+        return self._stored_offset(queue)
 
-    def dirty(self) -> list[OffsetEntry]:
-        with self._lock:
-            return [self._offsets[queue] for queue in sorted(self._dirty)]
-
-    def entry_if_dirty(self, queue: MessageQueue) -> OffsetEntry | None:
-        with self._lock:
-            return self._offsets[queue] if queue in self._dirty else None
-
-    def stored(self, entries: Collection[OffsetEntry]) -> None:
-        """These are safe; an offset that has moved on meanwhile stays unsaved."""
-        with self._lock:
-            for entry in entries:
-                known = self._offsets.get(entry.queue)
-                if known is None or known.offset == entry.offset:
-                    self._dirty.discard(entry.queue)
-
-    def remove(self, queue: MessageQueue) -> None:
+    def remove_offset(self, queue: MessageQueue) -> None:
         with self._lock:
             self._offsets.pop(queue, None)
             self._dirty.discard(queue)
@@ -119,46 +120,27 @@ class OffsetTable:
         with self._lock:
             return list(self._offsets.values())
 
-    def trim(self, most: int) -> None:
-        """Forget the longest unused offsets above the limit, never one that is not stored."""
+    # -- for subclasses ----------------------------------------------------------------------
+
+    def _unsaved(self) -> list[OffsetEntry]:
         with self._lock:
-            surplus = len(self._offsets) - most
-            if surplus <= 0:
-                return
-            for queue in [one for one in self._offsets if one not in self._dirty][:surplus]:
-                del self._offsets[queue]
+            return [self._offsets[queue] for queue in sorted(self._dirty)]
 
+    def _learn(self, queue: MessageQueue, offset: int) -> None:
+        """What the store says; memory wins when it has something newer."""
+        with self._lock:
+            if queue not in self._dirty:
+                self._offsets[queue] = OffsetEntry(queue, offset)
+                self._trim()
 
-class TableOffsetStore(OffsetStore):
-    """A store with a table of offsets in memory in front of it."""
-
-    def __init__(self) -> None:
-        self._table = OffsetTable()
-
-    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
-        self._table.update(queue, offset, increase_only)
-
-    def persist(self, queue: MessageQueue) -> None:
-        entry = self._table.entry_if_dirty(queue)
-        if entry is not None:
-            self._save([entry])
-
-    def read_offset(
-        self,
-        queue: MessageQueue,
-        read_type: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE,
-    ) -> int:
-        if read_type is not ReadOffsetType.READ_FROM_STORE:
-            offset = self._table.get(queue)
-            if offset != NOT_FOUND or read_type is ReadOffsetType.READ_FROM_MEMORY:
-                return offset
-        return self._stored_offset(queue)
-
-    def remove_offset(self, queue: MessageQueue) -> None:
-        self._table.remove(queue)
-
-    def entries(self) -> list[OffsetEntry]:
-        return self._table.entries()
+    def _saved_all(self, entries: Collection[OffsetEntry]) -> None:
+        """These are safe; an offset that has moved on meanwhile stays unsaved."""
+        with self._lock:
+            for entry in entries:
+                known = self._offsets.get(entry.queue)
+                if known is None or known.offset == entry.offset:
+                    self._dirty.discard(entry.queue)
+            self._trim()
 
     @abstractmethod
     def _save(self, entries: list[OffsetEntry]) -> None:

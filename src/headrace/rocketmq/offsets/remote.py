@@ -54,29 +54,22 @@ class RemoteOffsetStore(TableOffsetStore):
         max_cache_size: int = 10_000,
         max_retry_times: int = 3,
     ) -> None:
-        super().__init__()
+        super().__init__(max_cache_size)
         self._gateway = gateway
         self._batch = persist_batch_size
-        self._most = max_cache_size
         self._tries = max_retry_times + 1
 
     def load(self) -> None:
         """Nothing to do: offsets are asked for when they are needed."""
 
-    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
-        super().update_offset(queue, offset, increase_only)
-        if len(self._table) > self._most:
-            self._table.trim(self._most)
-
     def persist_all(self) -> None:
-        waiting = self._table.dirty()
+        waiting = self._unsaved()
         failed: OffsetStoreError | None = None
         for start in range(0, len(waiting), self._batch):
             try:
                 self._save(waiting[start : start + self._batch])
             except OffsetStoreError as error:
                 failed = error  # the other queues may be on brokers that answer
-        self._table.trim(self._most)
         if failed is not None:
             raise failed
 
@@ -88,7 +81,7 @@ class RemoteOffsetStore(TableOffsetStore):
             except (RocketMQError, OSError) as error:
                 problem = error
                 continue
-            self._table.stored(stored)
+            self._saved_all(stored)
             done = {entry.queue for entry in stored}
             entries = [entry for entry in entries if entry.queue not in done]
             if not entries:
@@ -104,7 +97,7 @@ class RemoteOffsetStore(TableOffsetStore):
     def _stored_offset(self, queue: MessageQueue) -> int:
         offset = self._query(queue)
         if offset != NOT_FOUND:
-            self._table.learn(queue, offset)
+            self._learn(queue, offset)
         return offset
 
     def _query(self, queue: MessageQueue) -> int:
