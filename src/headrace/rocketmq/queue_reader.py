@@ -113,16 +113,12 @@ class QueueReader:
         low, high = self.min_offset(queue), self.max_offset(queue)
         while low < high:
             middle = (low + high) // 2
-            found = self._at(queue, middle, high)
-            if found is None or found.store_timestamp >= timestamp:
+            found = next(self._pull(queue, middle, high, 1), None)
+            if not found or found[0].store_timestamp >= timestamp:
                 high = middle
             else:
-                low = found.queue_offset + 1
+                low = found[0].queue_offset + 1
         return low
-
-    def _at(self, queue: MessageQueue, offset: int, end: int) -> MessageExt | None:
-        batch = next(self._pull(queue, offset, end, 1), None)
-        return batch[0] if batch else None
 
     # -- messages ----------------------------------------------------------------------------
 

@@ -35,7 +35,11 @@ class ConcurrentService(ConsumeService):
         self._sending_back: set[int] = set()
 
     def start(self) -> None:
-        self._core.instance.spawn(self._sweep())
+        limit = self._core.config.consume_timeout * 60.0
+        sweep = self._core.instance.every(
+            min(_SWEEP, limit / 2) * 1000, lambda: self.sweep_once(time.monotonic(), limit)
+        )
+        self._core.instance.spawn(sweep)
 
     def arrived(self, a: Assignment, messages: list[MessageExt]) -> None:
         for batch in batches(messages, self._core.config.consume_message_batch_max_size):
@@ -99,18 +103,15 @@ class ConcurrentService(ConsumeService):
 
     async def _send_back(self, a: Assignment, messages: list[MessageExt], level: int) -> None:
         try:
-            await self._send_back_each(a, messages, level)
+            for message in messages:
+                if a.dropped or not a.cached.holds(message):
+                    continue
+                if await self.send_back(a.queue, message, level):
+                    a.cached.remove([message])
+                else:
+                    self._core.instance.spawn(self._retry_locally(a, message))
         finally:
             self._sending_back.discard(id(messages))
-
-    async def _send_back_each(self, a: Assignment, messages: list[MessageExt], level: int) -> None:
-        for message in messages:
-            if a.dropped or not a.cached.holds(message):
-                continue
-            if await self.send_back(a.queue, message, level):
-                a.cached.remove([message])
-            else:
-                self._core.instance.spawn(self._retry_locally(a, message))
 
     async def _retry_locally(self, a: Assignment, message: MessageExt) -> None:
         """No broker took it back: it stays ours, and is tried here."""
@@ -119,14 +120,8 @@ class ConcurrentService(ConsumeService):
             message.reconsume_times += 1
             self._submit(a, [message])
 
-    async def _sweep(self) -> None:
-        """Messages that listeners do not finish are sent back to the broker."""
-        limit = self._core.config.consume_timeout * 60.0
-        await self._core.instance.every(
-            min(_SWEEP, limit / 2) * 1000, lambda: self.sweep_once(time.monotonic(), limit)
-        )
-
     async def sweep_once(self, now: float, limit: float) -> None:
+        """Messages that listeners do not finish are sent back to the broker."""
         for a in self._core.owned():
             for message in a.cached.expired(now, limit):
                 logger.error(

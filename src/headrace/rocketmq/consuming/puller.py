@@ -50,7 +50,9 @@ class Puller:
         try:
             await self._run()
         finally:
-            self._forget_ahead()
+            if self._ahead is not None:
+                self._ahead.add_done_callback(lambda task: task.cancelled() or task.exception())
+                self._ahead.cancel()
 
     async def _run(self) -> None:
         core, a = self._core, self._a
@@ -125,7 +127,9 @@ class Puller:
             return
         found = []
         if answer.code == ResponseCode.SUCCESS:
-            self._ask_ahead(data, result.next_begin_offset)
+            if not core.config.pull_interval and not self._reason_to_wait():
+                # The broker looks for the next messages while we unpack these.
+                self._ahead = self._ask(data, result.next_begin_offset)
             found = self._messages(answer, data)
         fresh = a.cached.put(found)
         a.next_offset = result.next_begin_offset
@@ -146,17 +150,6 @@ class Puller:
         patience = core.config.pull_suspend_timeout / 1000 + _GRACE
         request = core.instance.remoting.ask(address, self._request(data, offset), patience)
         return asyncio.ensure_future(request)
-
-    def _ask_ahead(self, data: SubscriptionData, offset: int) -> None:
-        """The broker looks for the next messages while we unpack these."""
-        if not self._core.config.pull_interval and not self._reason_to_wait():
-            self._ahead = self._ask(data, offset)
-
-    def _forget_ahead(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.add_done_callback(lambda task: task.cancelled() or task.exception())
-            ahead.cancel()
 
     def _request(self, data: SubscriptionData, offset: int) -> Command:
         config, a = self._core.config, self._a

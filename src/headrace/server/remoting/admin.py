@@ -132,11 +132,6 @@ def _delete_topic(state: RemotingState, session: Session, request: Command) -> N
     session.respond(request)
 
 
-def _forget_route(state: RemotingState, session: Session, request: Command) -> None:
-    """Routes follow the topics; there is nothing to forget."""
-    session.respond(request)
-
-
 def _all_topics(state: RemotingState, session: Session, request: Command) -> None:
     topics = state.topics.by_name.values()
     get = state.topics.settings.get
@@ -292,7 +287,6 @@ def _topics_of_group(state: RemotingState, session: Session, request: Command) -
 HANDLERS: dict[int, Handler] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: _create_topic,
     RequestCode.DELETE_TOPIC_IN_BROKER: _delete_topic,
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: _forget_route,
     RequestCode.GET_ALL_TOPIC_CONFIG: _all_topics,
     RequestCode.GET_TOPIC_CONFIG: _one_topic,
     RequestCode.GET_TOPIC_STATS_INFO: _topic_stats,

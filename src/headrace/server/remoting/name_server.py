@@ -93,15 +93,16 @@ def _no_value(state: RemotingState, session: Session, request: Command) -> None:
     raise NotFound("the name server stores no values")
 
 
-def _delete_value(state: RemotingState, session: Session, request: Command) -> None:
-    """There is none afterwards, as before: Java's deleteTopic() ends with this request."""
+def _nothing_to_remove(state: RemotingState, session: Session, request: Command) -> None:
+    """Routes follow the topics, and there are no values: Java's deleteTopic() removes both."""
     session.respond(request)
 
 
 HANDLERS: dict[int, Handler] = {
     RequestCode.GET_KV_CONFIG: _no_value,
     RequestCode.GET_KVLIST_BY_NAMESPACE: _no_value,
-    RequestCode.DELETE_KV_CONFIG: _delete_value,
+    RequestCode.DELETE_KV_CONFIG: _nothing_to_remove,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: _nothing_to_remove,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
     RequestCode.GET_BROKER_CLUSTER_INFO: _clusters,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _topics,

@@ -59,17 +59,14 @@ class RateCounters:
 
     def rates(self, kind: str, now_ms: int) -> tuple[float, float]:
         """Per second, of everything of a kind: about the last minute, the last ten."""
-        keys = [key for which, key in self._counts if which == kind]
-        one = sum(self.rate(kind, key, now_ms) for key in keys)
-        return one, self._sum(kind, keys, range(now_ms // 60_000 - 10, now_ms // 60_000)) / 600
+        one = sum(self.rate(kind, key, now_ms) for which, key in self._counts if which == kind)
+        minute = now_ms // 60_000
+        return one, self.total(kind, range(minute - 10, minute)) / 600
 
     def total(self, kind: str, minutes: range) -> int:
         """Of everything of a kind, in these minutes as far as they are kept."""
-        return self._sum(kind, [key for which, key in self._counts if which == kind], minutes)
-
-    def _sum(self, kind: str, keys: list[str], minutes: range) -> int:
-        counts = (pair for key in keys for pair in self._counts[kind, key])
-        return sum(amount for minute, amount in counts if minute in minutes)
+        kept = [counts for (which, _), counts in self._counts.items() if which == kind]
+        return sum(amount for counts in kept for minute, amount in counts if minute in minutes)
 
     def sums(self, kind: str, key: str, minute: int) -> RateSums | None:
         """None when nothing was ever counted under this name."""
