@@ -11,7 +11,7 @@ from headrace.wire.remoting.codes import COMPRESSION_MASK, SysFlag
 from headrace.wire.remoting.compression import INFLATED_MAX, inflate
 from headrace.wire.remoting.headers.admin import GroupConfig, TopicConfig
 from headrace.wire.remoting.headers.groups import Subscription
-from headrace.wire.remoting.headers.route import BrokerData, cluster_info_body
+from headrace.wire.remoting.headers.route import BrokerData, TopicRoute, cluster_info_body
 from headrace.wire.remoting.headers.statistics import (
     ClientConnection,
     ProcessQueueInfo,
@@ -19,13 +19,33 @@ from headrace.wire.remoting.headers.statistics import (
     QueueStats,
     running_info_body,
 )
-from headrace.wire.remoting.json_values import body_map, items, real, table, text
+from headrace.wire.remoting.json_values import body_map, items, table, text
 from headrace.wire.remoting.message import stored_bytes, take_parts
 from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, host_bytes, offset_id
 from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 from headrace.wire.remoting.properties import properties_bytes
 
 _COMPRESSION = int(SysFlag.COMPRESSED) | COMPRESSION_MASK
+
+
+def real(name: str, value: object) -> float:
+    """A number with a fraction, or its text."""
+    if value is None or value == "":
+        return 0.0
+    if type(value) in (str, int, float):
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except (ValueError, OverflowError):
+            pass
+    raise MalformedError(f"'{name}' is no number")
+
+
+def route_address(route: TopicRoute, broker_name: str, broker_id: int = 0) -> str | None:
+    """The address of a broker, or None without a broker of that id."""
+    for broker in route.brokers:
+        if broker.broker_name == broker_name:
+            return broker.addresses.get(broker_id)
+    return None
 
 
 def take_topic_configs(body: bytes) -> dict[str, TopicConfig]:

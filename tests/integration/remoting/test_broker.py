@@ -37,7 +37,7 @@ from headrace.wire.remoting.headers.send import (
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text
 from support.raw_remoting import Link, Site
-from support.remoting_bodies import RemotingMessage, take_messages
+from support.remoting_bodies import RemotingMessage, route_address, take_messages
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import accepted, join, new_topic, pull, send
 
@@ -423,7 +423,7 @@ def test_clients_get_the_advertised_host() -> None:
         with Link(server.name_address) as link:
             route = TopicRoute.take(link.ask(GetRouteInfo(topic)).body)
 
-    assert route.address_of("headrace") == f"mq.example:{broker.ports['remoting']}"
+    assert route_address(route, "headrace") == f"mq.example:{broker.ports['remoting']}"
 
 
 def test_the_brokers_own_topics_are_closed(link: Link) -> None:

@@ -19,7 +19,7 @@ from headrace.wire.remoting.headers.send import SendMessage, SendResponse
 from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.properties import properties_bytes, properties_text
 from support.raw_remoting import Link
-from support.remoting_bodies import RemotingMessage, take_messages
+from support.remoting_bodies import RemotingMessage, route_address, take_messages
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import BORN, accepted, new_topic, pull, read
 
@@ -208,5 +208,5 @@ def test_topics_can_be_created_by_the_name_of_cluster_and_broker(ours: Ours, key
     with Link(ours.name_address) as link:
         route = TopicRoute.take(accepted(link.ask(GetRouteInfo(key))).body)
 
-    assert route.address_of(ours.broker_name) == ours.broker_address
+    assert route_address(route, ours.broker_name) == ours.broker_address
     assert route.queues[0].perm == 7

@@ -12,7 +12,7 @@ from headrace.wire.remoting.headers.pull import PullResult
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.message_queue import MessageQueue
 from support.raw_remoting import Link, Site
-from support.remoting_bodies import take_messages
+from support.remoting_bodies import route_address, take_messages
 from support.rocketmq.apache import Apache
 from support.rocketmq.protocol_checks import *  # noqa: F403 - the tests
 from support.rocketmq.protocol_checks import accepted, new_topic, pull, reset, send
@@ -31,7 +31,7 @@ def test_a_route_for_an_old_client_has_keys_without_quotes(server: Site, topic: 
         body = accepted(link.ask(GetRouteInfo(topic))).body
 
     assert b"{0:" in body
-    assert TopicRoute.take(body).address_of(server.broker_name) == server.broker_address
+    assert route_address(TopicRoute.take(body), server.broker_name) == server.broker_address
 
 
 def test_apache_keeps_a_body_as_it_was_compressed(apache: Apache) -> None:

@@ -59,6 +59,7 @@ from support.raw_remoting import Link, Site
 from support.remoting_bodies import (
     ClusterInfo,
     RemotingMessage,
+    route_address,
     take_connections,
     take_consume_stats,
     take_message,
@@ -130,7 +131,7 @@ def pull(link: Link, topic: str, offset: int = 0, **more: object) -> Command:
 def test_a_route(server: Site, names_link: Link, topic: str) -> None:
     found = TopicRoute.take(accepted(names_link.ask(GetRouteInfo(topic))).body)
 
-    assert found.address_of(server.broker_name) == server.broker_address
+    assert route_address(found, server.broker_name) == server.broker_address
     assert found.write_queues(topic) == [
         MessageQueue(topic, server.broker_name, at) for at in range(2)
     ]

@@ -19,6 +19,7 @@ from headrace.rocketmq.offsets.offset_store import OffsetStore
 from headrace.wire.remoting.message_queue import MessageQueue
 
 LOCK_LIFE = 30.0  # seconds a lock is trusted without renewal; brokers keep it for 60
+_LATE = 16  # messages reported at a time
 STUCK_AFTER = 120.0  # seconds without a pull
 
 
@@ -100,11 +101,11 @@ class ProcessQueue:
         if message is not None:
             self._size -= len(message.body)
 
-    def expired(self, now: float, limit: float, most: int = 16) -> list[MessageExt]:
+    def expired(self, now: float, limit: float) -> list[MessageExt]:
         """Messages that listeners have had for longer than `limit` seconds."""
         with self._lock:
             late = [o for o, began in self._started.items() if now - began > limit]
-            return [self._messages[o] for o in late[:most] if o in self._messages]
+            return [self._messages[o] for o in late[:_LATE] if o in self._messages]
 
     # -- orderly consumption -----------------------------------------------------------------
 

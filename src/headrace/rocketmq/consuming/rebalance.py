@@ -240,7 +240,7 @@ class Rebalancer:
             return 0
         return self._start_position.get_consume_offset(queue, where, self._config.start_timestamp)
 
-    async def _release(self, a: Assignment, *, store: bool = True) -> bool:
+    async def _release(self, a: Assignment) -> bool:
         """False when a listener of an orderly queue is still running."""
         if not await self._core.service.leave(a):
             return False
@@ -248,11 +248,10 @@ class Rebalancer:
         cancel(a.tasks)
         self._core.metrics.add("queues_lost")
         self._core.instance.problems.clear(f"pull {a.queue}")
-        if store:
-            try:
-                await asyncio.to_thread(self._store_last, a.queue)
-            except Exception as error:
-                logger.warning("the offset of %s was not stored: %s", a.queue, error)
+        try:
+            await asyncio.to_thread(self._store_last, a.queue)
+        except Exception as error:
+            logger.warning("the offset of %s was not stored: %s", a.queue, error)
         if not self._config.is_broadcasting:
             self._core.store.remove_offset(a.queue)
         await self._core.service.released(a)

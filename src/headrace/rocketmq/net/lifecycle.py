@@ -119,17 +119,12 @@ class LoopThread:
         """Let a coroutine run; its result comes later."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine from another thread."""
         if self._thread.ident == get_ident():
             work.close()
             raise StateError("this call would wait for its own thread; call it from another one")
-        future = self.submit(work)
-        try:
-            return future.result(timeout)
-        except concurrent.futures.TimeoutError:
-            future.cancel()
-            raise
+        return self.submit(work).result()
 
     def stop(self) -> None:
         if self.loop.is_closed():

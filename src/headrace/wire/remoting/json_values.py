@@ -170,18 +170,6 @@ def whole(name: str, value: object, default: int = 0) -> int:
     return value
 
 
-def real(name: str, value: object, default: float = 0.0) -> float:
-    """A number with a fraction, or its text."""
-    if value is None or value == "":
-        return default
-    if type(value) in (str, int, float):
-        try:
-            return float(value)  # type: ignore[arg-type]
-        except (ValueError, OverflowError):
-            pass
-    raise MalformedError(f"'{name}' is no number")
-
-
 def text(name: str, value: object, default: str = "") -> str:
     """Text; numbers are taken as text too."""
     if value is None:

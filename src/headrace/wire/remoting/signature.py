@@ -20,13 +20,9 @@ def signature(ext: Mapping[str, str], body: bytes, secret: str) -> str:
     return b64encode(digest).decode("ascii")
 
 
-def signed(
-    ext: Mapping[str, str], body: bytes, access_key: str, secret: str, token: str | None = None
-) -> dict[str, str]:
-    """The fields with the key, the token and the signature."""
+def signed(ext: Mapping[str, str], body: bytes, access_key: str, secret: str) -> dict[str, str]:
+    """The fields with the key and the signature."""
     fields = {**ext, ACCESS_KEY: access_key}
-    if token:
-        fields[SECURITY_TOKEN] = token
     fields[SIGNATURE] = signature(fields, body, secret)
     return fields
 

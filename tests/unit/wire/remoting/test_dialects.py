@@ -28,7 +28,13 @@ from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
 from headrace.wire.remoting.headers.send import SendMessage, SendResponse
 from headrace.wire.remoting.message_queue import MessageQueue, take_offsets
-from support.remoting_bodies import ClusterInfo, RemotingMessage, message_bytes, take_message
+from support.remoting_bodies import (
+    ClusterInfo,
+    RemotingMessage,
+    message_bytes,
+    route_address,
+    take_message,
+)
 
 
 def read_header(header: object) -> Command:
@@ -190,8 +196,8 @@ def test_a_route_has_quoted_ids_and_no_blank() -> None:
 def test_queues_of_a_route() -> None:
     assert [queue.queue_id for queue in ROUTE.write_queues("T")] == [0, 1]
     assert [queue.queue_id for queue in ROUTE.read_queues("T")] == [0, 1, 2, 3]
-    assert ROUTE.address_of("b", 1) == "127.0.0.1:10921"
-    assert ROUTE.address_of("other") is None
+    assert route_address(ROUTE, "b", 1) == "127.0.0.1:10921"
+    assert route_address(ROUTE, "other") is None
 
 
 def test_queues_are_sorted_by_broker_and_follow_the_permissions() -> None:

@@ -1,8 +1,8 @@
 """Named fields of commands, and maps in JSON bodies <-> typed values: one frozen class per kind.
 
-A header declares attributes of the types str, int and bool, each perhaps ``| None``; the name on
-the wire is the attribute's in camel case, unless ``named`` says another. In JSON there are also
-float, and fields that say how they are read and written.
+Attributes have the types str, int and bool, those of headers perhaps ``| None``; the name on the
+wire is the attribute's in camel case, unless ``named`` says another. Other fields of JSON maps say
+how they are read and written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from headrace.wire.remoting.json_values import (
     items,
     json_bytes,
     member,
-    real,
     table,
     text,
     truth,
@@ -152,7 +151,6 @@ _KINDS: dict[str, tuple[Callable[[str, object, Any], object], object]] = {
     "str": (text, ""),
     "int": (whole, 0),
     "bool": (truth, False),
-    "float": (real, 0.0),
     "str | None": (lambda name, value, _: text(name, value) or None, None),
 }
 

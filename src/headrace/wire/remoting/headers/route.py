@@ -106,13 +106,6 @@ class TopicRoute:
             text("orderTopicConf", found.get("orderTopicConf")) or None,
         )
 
-    def address_of(self, broker_name: str, broker_id: int = MASTER) -> str | None:
-        """The address of a broker, or None without a broker of that id."""
-        for broker in self.brokers:
-            if broker.broker_name == broker_name:
-                return broker.addresses.get(broker_id)
-        return None
-
     def write_queues(self, topic: str) -> list[MessageQueue]:
         """Where to send, in the order in which producers go round."""
         if self.order_conf:
@@ -163,9 +156,9 @@ def cluster_info_body(
     )
 
 
-def topic_list_body(topics: Iterable[str], broker_addr: str | None = None) -> bytes:
+def topic_list_body(topics: Iterable[str]) -> bytes:
     """The answer to every question for a list of topics."""
-    return json_bytes({"brokerAddr": broker_addr, "topicList": list(topics)})
+    return json_bytes({"brokerAddr": None, "topicList": list(topics)})
 
 
 def take_topic_list(body: bytes) -> list[str]:
