@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import Self
 
 from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode
-from headrace.wire.remoting.headers.fields import Header, JsonMap, special
+from headrace.wire.remoting.headers.fields import Header, JsonBody, JsonMap, listed, named, special
 from headrace.wire.remoting.json_values import body_map, items, json_bytes, table, text, whole
 from headrace.wire.remoting.message_queue import MessageQueue
 
@@ -39,15 +39,14 @@ class BrokerData(JsonMap, name="brokerData"):
         return self.addresses.get(MASTER)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueData:
+class QueueData(JsonMap, name="queueData"):
     """How many queues a topic has on one broker, and what may be done with them."""
 
     broker_name: str
-    read_queues: int
-    write_queues: int
-    perm: int = int(READ_WRITE)
-    sys_flag: int = 0
+    read_queues: int = named("readQueueNums")
+    write_queues: int = named("writeQueueNums")
+    perm: int = named("perm", int(READ_WRITE), missing=0)
+    sys_flag: int = named("topicSysFlag", 0)
 
     @property
     def is_readable(self) -> bool:
@@ -58,53 +57,29 @@ class QueueData:
         return bool(self.perm & Perm.WRITE)
 
     def as_map(self) -> dict[str, object]:
-        return {
-            "brokerName": self.broker_name,
-            "perm": self.perm,
-            "readQueueNums": self.read_queues,
-            "topicSynFlag": self.sys_flag,  # the older spelling, which Go reads
-            "topicSysFlag": self.sys_flag,
-            "writeQueueNums": self.write_queues,
-        }
+        older = {"topicSynFlag": self.sys_flag}  # which Go reads
+        return dict(sorted({**super().as_map(), **older}.items()))
 
     @classmethod
-    def take(cls, value: object) -> QueueData:
-        found = table("queueData", value)
-        return cls(
-            text("brokerName", found.get("brokerName")),
-            whole("readQueueNums", found.get("readQueueNums")),
-            whole("writeQueueNums", found.get("writeQueueNums")),
-            whole("perm", found.get("perm")),
-            whole("topicSysFlag", found.get("topicSysFlag", found.get("topicSynFlag"))),
-        )
+    def take(cls, value: object) -> Self:
+        found = table(cls.NAME, value)
+        return cls._take({"topicSysFlag": found.get("topicSynFlag"), **found})
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRoute:
+class TopicRoute(JsonBody):
     """Everything a client needs to send to a topic or to read it."""
 
-    brokers: tuple[BrokerData, ...] = ()
-    queues: tuple[QueueData, ...] = ()
-    order_conf: str | None = None  # "broker-a:4;broker-b:4"
+    CONSTANTS = {"filterServerTable": {}}  # noqa: RUF012 - of a JsonBody
 
-    def encode(self) -> bytes:
-        found: dict[str, object] = {
-            "brokerDatas": [broker.as_map() for broker in self.brokers],
-            "filterServerTable": {},
-            "queueDatas": [queue.as_map() for queue in self.queues],
-        }
-        if self.order_conf:
-            found["orderTopicConf"] = self.order_conf
-        return json_bytes(found)
+    brokers: tuple[BrokerData, ...] = listed("brokerDatas", BrokerData, ())
+    queues: tuple[QueueData, ...] = listed("queueDatas", QueueData, ())
+    order_conf: str | None = named("orderTopicConf", None)  # "broker-a:4;broker-b:4"
 
-    @classmethod
-    def take(cls, body: bytes) -> TopicRoute:
-        found = body_map(body)
-        return cls(
-            tuple([BrokerData.take(one) for one in items("brokers", found.get("brokerDatas"))]),
-            tuple([QueueData.take(one) for one in items("queues", found.get("queueDatas"))]),
-            text("orderTopicConf", found.get("orderTopicConf")) or None,
-        )
+    def as_map(self) -> dict[str, object]:
+        found = super().as_map()
+        if not self.order_conf:
+            del found["orderTopicConf"]
+        return found
 
     def write_queues(self, topic: str) -> list[MessageQueue]:
         """Where to send, in the order in which producers go round."""
