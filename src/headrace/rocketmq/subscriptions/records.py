@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -175,10 +175,7 @@ class SubscriptionMetrics:
     selector_type_counts: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        data = {name: getattr(self, name) for name in self.__slots__}
-        return {
-            name: dict(value) if isinstance(value, dict) else value for name, value in data.items()
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -209,8 +206,7 @@ class SubscriptionMetrics:
     def record_subscription_updated(self, topic: str) -> None:
         self.updated_subscriptions += 1
 
-    def record_selector_updated(self, topic: str) -> None:
-        self.updated_subscriptions += 1
+    record_selector_updated = record_subscription_updated
 
     def record_subscription_deactivated(self, topic: str) -> None:
         self.deactivated_subscriptions += 1

@@ -18,9 +18,7 @@ from headrace.server.remoting.message_mapping import (
     each_entry,
     hide,
     partition_of,
-    queue_id_of,
     reveal,
-    sent_bytes,
     take_record,
 )
 from headrace.server.remoting.send_batcher import AppendedRange
@@ -29,7 +27,7 @@ from headrace.server.remoting.topics import FoundMessage, RemotingTopics, Target
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import TRANSACTION_MASK
 from headrace.wire.remoting.headers.send import COMMIT, CheckTransaction, EndTransaction
-from headrace.wire.remoting.message_ids import host_bytes, offset_id
+from headrace.wire.remoting.message_ids import offset_id
 from headrace.wire.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 
 logger = logging.getLogger(__name__)
@@ -164,15 +162,7 @@ class HalfMessages:
             offset_id(session.store_host, found.physical),
             topic.name,
         )
-        body = sent_bytes(
-            found.record,
-            topic.name.encode(),
-            queue_id_of(topic, track),
-            found.offset,
-            found.physical,
-            found.time,
-            host_bytes(session.store_host),
-        )
+        body = found._replace(topic=topic, track=track).encode(session.store_host)
         session.send_request(header.CODE, header.ext(), body, oneway=True)
 
 

@@ -202,16 +202,7 @@ def _text(name: str, value: object) -> str:
 def _mended(command: Command) -> Command:
     ext = {sayable(name): sayable(value) for name, value in command.ext.items()}
     remark = command.remark
-    return Command(
-        command.code,
-        ext,
-        command.body,
-        None if remark is None else sayable(remark),
-        command.opaque,
-        command.flag,
-        command.language,
-        command.version,
-    )
+    return command._replace(ext=ext, remark=None if remark is None else sayable(remark))
 
 
 # -- headers in binary -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from json import JSONEncoder
 from typing import Any, TypeVar
@@ -89,38 +89,29 @@ class _JsonParser:
         if char == "{":
             return self._object(depth + 1)
         if char == "[":
-            return self._array(depth + 1)
+            return self._several("]", lambda: self._value(depth + 1))
         try:
             value, self._place = _scalar(self._text, self._place)
         except ValueError:
             raise self._wrong("a value") from None
         return value
 
-    def _array(self, depth: int) -> list[Any]:
-        self._place += 1
-        values: list[Any] = []
-        if self._take("]"):
-            return values
-        while True:
-            values.append(self._value(depth))
-            if self._take("]"):
-                return values
-            if not self._take(","):
-                raise self._wrong("',' or ']'")
-
     def _object(self, depth: int) -> dict[str, Any] | list[list[Any]]:
+        pairs = self._several("}", lambda: self._pair(depth))
+        return dict(pairs) if all(type(key) is str for key, _ in pairs) else pairs
+
+    def _several(self, end: str, take: Callable[[], Any]) -> list[Any]:
+        """What stands between an opening bracket and ``end``."""
         self._place += 1
-        pairs: list[list[Any]] = []
-        if not self._take("}"):
-            while True:
-                pairs.append(self._pair(depth))
-                if self._take("}"):
-                    break
-                if not self._take(","):
-                    raise self._wrong("',' or '}'")
-        if all(type(key) is str for key, _ in pairs):
-            return {key: value for key, value in pairs}
-        return pairs
+        found: list[Any] = []
+        if self._take(end):
+            return found
+        while True:
+            found.append(take())
+            if self._take(end):
+                return found
+            if not self._take(","):
+                raise self._wrong(f"',' or '{end}'")
 
     def _pair(self, depth: int) -> list[Any]:
         key = self._key(depth)
