@@ -291,12 +291,10 @@ class ClientInstance:
             raise BrokerError(answer.code, answer.remark or "heartbeat", connection.address)
         self.problems.heartbeat_answered()
 
-    def broker_addresses(self) -> list[str]:
-        return self.routes.addresses(masters_only=self._masters_only)
-
     async def beat(self) -> None:
         """A heartbeat to every broker; unreachable ones are named in the health state."""
-        await asyncio.gather(*(self._beat_one(one) for one in self.broker_addresses()))
+        addresses = self.routes.addresses(masters_only=self._masters_only)
+        await asyncio.gather(*(self._beat_one(one) for one in addresses))
 
     async def _beat_one(self, address: str) -> None:
         known = address in self.remoting.addresses()

@@ -65,13 +65,9 @@ class BrokerFaults:
         if first.broker_name not in tried and self.is_available(first.broker_name, now):
             return first
         turn = [queues[(place + step) % count] for step in range(count)]
-        for queue in turn:
-            if queue.broker_name not in tried and self.is_available(queue.broker_name, now):
-                return queue
-        for queue in turn:
-            if queue.broker_name not in tried:
-                return queue
-        return turn[0]
+        untried = [queue for queue in turn if queue.broker_name not in tried]
+        well = [queue for queue in untried if self.is_available(queue.broker_name, now)]
+        return (well or untried or turn)[0]
 
 
 # Another attempt, with another broker if there is one, may help. NO_PERMISSION only when a broker

@@ -11,7 +11,7 @@ from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetRunningInfo
-from headrace.wire.remoting.headers.send import PushReply, SendMessage, SendResponse, take_send
+from headrace.wire.remoting.headers.send import PushReply, SendResponse, take_send
 from headrace.wire.remoting.message_ids import HostAddress, take_offset_id
 from headrace.wire.remoting.names import reply_topic
 from headrace.wire.remoting.properties import properties_text, take_properties
@@ -139,20 +139,7 @@ def _reply(state: RemotingState, session: Session, request: Command) -> None:
             remark=f"reply not delivered: client {client_id:.255} is not connected",
         )
         return
-    _push(state, session, asking, header, given, request.body)
-    result = SendResponse(given.get(names.UNIQ_KEY, ""), 0, 0)
-    session.respond(request, ext=result.ext())
-
-
-def _push(
-    state: RemotingState,
-    session: Session,
-    asking: Session,
-    header: SendMessage,
-    given: dict[str, str],
-    body: bytes,
-) -> None:
-    transport, now = session.transport, state.wall_ms()
+    now = state.wall_ms()
     pushed = PushReply(
         header.producer_group,
         header.topic,
@@ -160,13 +147,15 @@ def _push(
         header.sys_flag,
         header.born_timestamp,
         header.flag,
-        str(HostAddress(transport.peer_host, transport.peer_port)),
+        str(HostAddress(session.transport.peer_host, session.transport.peer_port)),
         str(asking.store_host),
         now,
         properties_text({**given, names.PUSH_REPLY_TIME: str(now)}),
         header.reconsume_times,
     )
-    asking.send_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed.ext(), body)
+    asking.send_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed.ext(), request.body)
+    result = SendResponse(given.get(names.UNIQ_KEY, ""), 0, 0)
+    session.respond(request, ext=result.ext())
 
 
 HANDLERS: dict[int, Handler] = {

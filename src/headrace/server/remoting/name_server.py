@@ -54,11 +54,9 @@ def queue_data(state: RemotingState, name: str) -> QueueData:
     if name in named_after or (name == names.TEMPLATE_TOPIC and state.settings.auto_create):
         perm = int(READ_WRITE | Perm.INHERIT)
         return QueueData(broker, TEMPLATE_QUEUES, TEMPLATE_QUEUES, perm)
-    if name == names.reply_topic(state.settings.cluster):  # nothing is kept there
-        return QueueData(broker, 1, 1)
-    if names.is_retry_topic(
-        name
-    ):  # it will be created when it is needed; no client has to wait for it
+    # Nothing is kept in the first; the others are created when they are needed, and no client has
+    # to wait for them.
+    if name == names.reply_topic(state.settings.cluster) or names.is_retry_topic(name):
         return QueueData(broker, 1, 1)
     raise NoSuchTopic(f"No topic route info in name server for the topic: {name:.255}")
 

@@ -84,30 +84,33 @@ def _is_young(topic: LogTopic, track: Partition) -> bool:
     return first == 0 and end <= YOUNG_MESSAGES
 
 
-def _bound(state: RemotingState, session: Session, name: str, queue_id: int) -> tuple[int, int]:
+def _bound(
+    state: RemotingState, session: Session, name: str, queue_id: int
+) -> tuple[int, int, LogTopic | None]:
+    """First and end of a queue, and its topic if there is any message in it."""
     session.check_topic_right("read", name)
     topic = state.topics.find(name)
-    return (0, 0) if topic is None else topic.bound(partition_of(topic, queue_id))
+    first, end = topic.bound(partition_of(topic, queue_id)) if topic is not None else (0, 0)
+    return first, end, topic if first < end else None
 
 
 def _max_offset(state: RemotingState, session: Session, request: Command) -> None:
     header = GetMaxOffset.take(request.ext)
-    _, end = _bound(state, session, header.topic, header.queue_id)
+    _, end, _ = _bound(state, session, header.topic, header.queue_id)
     session.respond(request, ext=OffsetResult(end).ext())
 
 
 def _min_offset(state: RemotingState, session: Session, request: Command) -> None:
     header = GetMinOffset.take(request.ext)
-    first, _ = _bound(state, session, header.topic, header.queue_id)
+    first, _, _ = _bound(state, session, header.topic, header.queue_id)
     session.respond(request, ext=OffsetResult(first).ext())
 
 
 def _search_offset(state: RemotingState, session: Session, request: Command) -> None:
     header = SearchOffset.take(request.ext)
-    first, end = _bound(state, session, header.topic, header.queue_id)
-    topic = state.topics.find(header.topic)
+    first, _, topic = _bound(state, session, header.topic, header.queue_id)
     offset = 0
-    if topic is not None and first < end:
+    if topic is not None:
         track = partition_of(topic, header.queue_id)
         if (header.boundary_type or "").lower() == "upper":
             offset = max(first, topic.offset_at(track, header.timestamp + 1) - 1)
@@ -118,10 +121,9 @@ def _search_offset(state: RemotingState, session: Session, request: Command) -> 
 
 def _earliest(state: RemotingState, session: Session, request: Command) -> None:
     header = EarliestStoreTime.take(request.ext)
-    first, end = _bound(state, session, header.topic, header.queue_id)
-    topic = state.topics.find(header.topic)
+    first, _, topic = _bound(state, session, header.topic, header.queue_id)
     time: int | None = None
-    if topic is not None and first < end:
+    if topic is not None:
         time = topic.time_at(partition_of(topic, header.queue_id), first)
     session.respond(request, ext=TimestampResult(-1 if time is None else time).ext())
 

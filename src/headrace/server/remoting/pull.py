@@ -80,10 +80,8 @@ def _pull(state: RemotingState, session: Session, request: Command) -> None:
         store_offset(state, header.consumer_group, header.topic, header.queue_id, header)
     pulled = _read(state, session, header, selector)
     may_wait = header.sys_flag & _SUSPEND and header.suspend_timeout_millis > 0
+    may_wait = may_wait and state.long_polls.has_room(session)
     if pulled.code is not ResponseCode.PULL_NOT_FOUND or not may_wait:
-        _respond(session, request, pulled)
-        return
-    if not state.long_polls.has_room(session):
         _respond(session, request, pulled)
         return
 

@@ -66,11 +66,8 @@ def locked_body(queues: Iterable[MessageQueue]) -> bytes:
 
 
 def take_locked(body: bytes) -> tuple[MessageQueue, ...]:
-    return _queues("lockOKMQSet", body_map(body).get("lockOKMQSet"))
-
-
-def _queues(name: str, value: object) -> tuple[MessageQueue, ...]:
-    return tuple([MessageQueue.take(one) for one in items(name, value)])
+    found = items("lockOKMQSet", body_map(body).get("lockOKMQSet"))
+    return tuple([MessageQueue.take(one) for one in found])
 
 
 # -- members ---------------------------------------------------------------------------------
