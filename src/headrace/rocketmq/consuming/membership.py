@@ -117,18 +117,15 @@ class Membership:
                 continue
             known = self._instance.routes.get(data.topic)
             brokers = known.route.brokers if known is not None else ()
-            check = ClientCheck(
-                self._instance.client_id, self._config.consumer_group, wire_subscription(data)
-            )
-            command = Command(RequestCode.CHECK_CLIENT_CONFIG, body=check.encode())
-            for broker in brokers[:1]:
-                address = self._instance.routes.address(broker.broker_name)
-                if address is not None:
-                    await self._check_at(address, command, data)
+            address = self._instance.routes.address(brokers[0].broker_name) if brokers else None
+            if address is not None:
+                await self._check_at(address, data)
 
-    async def _check_at(self, address: str, command: Command, data: SubscriptionData) -> None:
+    async def _check_at(self, address: str, data: SubscriptionData) -> None:
+        client, group = self._instance.client_id, self._config.consumer_group
+        body = ClientCheck(client, group, wire_subscription(data)).encode()
         try:
-            await self._instance.ask(address, command)
+            await self._instance.ask(address, Command(RequestCode.CHECK_CLIENT_CONFIG, body=body))
         except BrokerError as error:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return

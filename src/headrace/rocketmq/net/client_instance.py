@@ -165,7 +165,7 @@ class ClientInstance:
             await asyncio.sleep(millis / 1000)
             await self.attempt(work)
 
-    async def attempt(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def attempt(self, work: Callable[[], Awaitable[object]]) -> None:
         """A failure of any kind is logged and does not end a background task."""
         try:
             await work()

@@ -141,15 +141,9 @@ class ProducerCore:
         if now - self._refreshed_at.get(topic, 0.0) < _REFRESH_GAP:
             return
         self._refreshed_at[topic] = now
-
-        async def refresh() -> None:
-            await self.find_topic(topic)
-
-        async def work() -> None:
-            await self.instance.attempt(refresh)
-
+        spawn, attempt = self.instance.spawn, self.instance.attempt
         loop = self.instance.remoting.loop
-        loop.call_soon_threadsafe(lambda: self.instance.spawn(work()))
+        loop.call_soon_threadsafe(lambda: spawn(attempt(lambda: self.find_topic(topic))))
 
     # -- sends -------------------------------------------------------------------------------
 
