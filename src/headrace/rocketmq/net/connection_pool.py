@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from threading import Lock
@@ -18,8 +17,6 @@ from headrace.rocketmq.net.connection import (
     timed_out,
 )
 from headrace.wire.remoting.command import Command
-
-logger = logging.getLogger(__name__)
 
 Register = Callable[[Connection], Awaitable[None]]
 _CONNECT_TIMEOUT = 3.0

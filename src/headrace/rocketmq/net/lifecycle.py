@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import logging
 import os
 import weakref
 from abc import ABC, abstractmethod
@@ -16,8 +15,6 @@ import uvloop
 
 from headrace.rocketmq.errors import ForkError, StateError
 from headrace.rocketmq.metrics import State
-
-logger = logging.getLogger(__name__)
 
 _live: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
 

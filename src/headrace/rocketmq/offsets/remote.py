@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -29,8 +28,6 @@ from headrace.wire.remoting.headers.offsets import (
 from headrace.wire.remoting.headers.route import take_topic_list
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import is_retry_topic
-
-logger = logging.getLogger(__name__)
 
 
 class OffsetGateway(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,8 +28,6 @@ from headrace.rocketmq.subscriptions.records import (
     SubscriptionMetrics,
     now,
 )
-
-logger = logging.getLogger(__name__)
 
 HISTORY = 1000
 DAY = 24 * 3600.0

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
     from headrace.server.remoting.state import Handler, RemotingState
 
-PUT, PUT_BYTES = "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"  # by topic
-GOT, GOT_BYTES = "GROUP_GET_NUMS", "GROUP_GET_SIZE"  # by topic@group
+PUT = "TOPIC_PUT_NUMS"  # by topic
+GOT = "GROUP_GET_NUMS"  # by topic@group
 BACK = "SNDBCK_PUT_NUMS"  # by topic@group
 HOUR, DAY = 60, 1440  # minutes
 MAX_KEYS = 10_000  # of all kinds together; more are not counted
