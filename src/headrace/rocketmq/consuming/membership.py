@@ -227,20 +227,18 @@ class ConsumerRequests:
             if a is not None:
                 await self._core.rebalancer.reset(a, offset)
 
+    def _offsets(self) -> dict[MessageQueue, int]:
+        self._core.update_offsets()
+        return {entry.queue: entry.offset for entry in self._core.store.entries()}
+
     async def _status(self, _: Connection, command: Command) -> Command:
         topic = GetConsumerStatus.take(command.ext).topic
-        self._core.update_offsets()
-        offsets = {
-            entry.queue: entry.offset
-            for entry in self._core.store.entries()
-            if entry.queue.topic == topic
-        }
+        offsets = {queue: at for queue, at in self._offsets().items() if queue.topic == topic}
         return command.answer(ResponseCode.SUCCESS, body=offsets_body("messageQueueTable", offsets))
 
     async def _running_info(self, _: Connection, command: Command) -> Command:
         core = self._core
-        core.update_offsets()
-        offsets = {entry.queue: entry.offset for entry in core.store.entries()}
+        offsets = self._offsets()
         body = running_info_body(
             {
                 "PROP_NAMESERVER_ADDR": core.config.namesrv_addr,

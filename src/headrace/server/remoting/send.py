@@ -161,19 +161,7 @@ def _send_one(
     topic = _topic_for_send(state, session, topic_name, header.default_topic_queue_nums, queue_id)
     queue_id = _queue(state, topic, queue_id)
     unique = record.properties[property_names.UNIQ_KEY]
-
-    def stored(where: AppendedRange, handle: str | None = None) -> None:
-        result = SendResponse(
-            offset_id(session.store_host, physical_offset(where.number, where.first)),
-            queue_id,
-            where.first,
-            unique,
-            REGION,
-            True,
-            handle,
-        )
-        session.respond(request, ext=result.ext(), position=where.position)
-
+    stored = partial(_respond_stored, session, request, queue_id, unique, 1)
     state.count(PUT, topic.name, 1)
     level = due = 0
     if property_names.DELAY in record.properties or TIMER in header.properties:
@@ -208,16 +196,24 @@ def _send_batch(
         raise PreconditionFailed("a batch without a message")
     queue_id = _queue(state, topic, header.queue_id)
     track = partition_of(topic, queue_id)
-
-    def stored(where: AppendedRange) -> None:
-        first = where.first
-        host = session.store_host
-        ids = offset_ids(host, physical_offset(where.number, first), len(contents))
-        result = SendResponse(ids, queue_id, first, unique, REGION, True)
-        session.respond(request, ext=result.ext(), position=where.position)
-
+    stored = partial(_respond_stored, session, request, queue_id, unique, len(contents))
     state.count(PUT, topic.name, len(contents))
     state.appends.add(topic, track, contents, stored, partial(session.refuse, request))
+
+
+def _respond_stored(
+    session: Session,
+    request: Command,
+    queue_id: int,
+    unique: str,
+    count: int,
+    where: AppendedRange,
+    handle: str | None = None,
+) -> None:
+    physical, host = physical_offset(where.number, where.first), session.store_host
+    ids = offset_id(host, physical) if count == 1 else offset_ids(host, physical, count)
+    result = SendResponse(ids, queue_id, where.first, unique, REGION, True, handle)
+    session.respond(request, ext=result.ext(), position=where.position)
 
 
 def _topic_for_send(
