@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 KIB, MIB = 1024, 1024 * 1024
 
 
@@ -70,10 +71,11 @@ def _number(value: object) -> float:
     return float(text)
 
 
-def _read_seconds(value: object) -> float:
-    if not (seconds := _number(value)):
+def _read_whole(value: object) -> int:
+    text = _plain(value)
+    if not re.fullmatch(r"[0-9]{1,19}", text):
         raise ValueError(value)
-    return seconds
+    return int(text)
 
 
 def _read_text(value: object) -> str:
@@ -123,13 +125,6 @@ def _read_path(value: object) -> Path:
     return Path(text).expanduser()
 
 
-def _read_file(value: object) -> Path:
-    path = _read_path(value)
-    if not path.is_file():
-        raise ValueError(value)
-    return path
-
-
 def _read_yes_no(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -146,23 +141,28 @@ def _read_amount(value: object) -> str:
     return _plain(value)
 
 
-def whole(low: int, high: int, metavar: str = "N") -> OptionType:
-    def read(value: object) -> int:
-        text = _plain(value)
-        if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
+def _fitting(read: Callable[[Any], T], fits: Callable[[T], bool]) -> Callable[[Any], T]:
+    def read_fitting(value: object) -> T:
+        if not fits(found := read(value)):
             raise ValueError(value)
-        return int(text)
+        return found
 
+    return read_fitting
+
+
+def whole(low: int, high: int, metavar: str = "N") -> OptionType:
+    read = _fitting(_read_whole, lambda number: low <= number <= high)
     return OptionType(f"a whole number from {low} to {high}", read, metavar)
 
 
 def choice(*words: str) -> OptionType:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise ValueError(value)
-        return value
-
+    read = _fitting(_read_text, words.__contains__)
     return OptionType(f"one of {', '.join(words)}", read, "|".join(words))
+
+
+def size_up_to(largest: int) -> OptionType:
+    read = _fitting(parse_size, lambda size: 1 <= size <= largest)
+    return OptionType(f"a size up to {format_size(largest)}", read, "SIZE", format_size)
 
 
 _BUILT_IN_ENGINES = ("log", "memory")
@@ -177,22 +177,14 @@ NAMES = OptionType(
 )
 TEXT = OptionType("text that is not empty", _read_text, "TEXT")
 PATH = OptionType("a path", _read_path, "PATH", lambda path: f"./{path}")
+_read_file = _fitting(_read_path, Path.is_file)
 FILE = OptionType("the path of an existing file", _read_file, "FILE")
 YES_NO = OptionType("true or false", _read_yes_no, "", lambda value: str(value).lower())
+_read_seconds = _fitting(_number, bool)
 SECONDS = OptionType("a number of seconds above 0", _read_seconds, "SECONDS", "{:g}".format)
 SIZE = OptionType(
     'a number of bytes, or a size such as "50MB" or "16MiB"', parse_size, "SIZE", format_size
 )
-
-
-def size_up_to(largest: int) -> OptionType:
-    def read(value: object) -> int:
-        size = parse_size(value)
-        if not 1 <= size <= largest:
-            raise ValueError(value)
-        return size
-
-    return OptionType(f"a size up to {format_size(largest)}", read, "SIZE", format_size)
 
 
 AMOUNT = OptionType(

@@ -52,17 +52,11 @@ def doctor(client: ManagementClient, seconds: float) -> int:
 
 
 def snapshot(client: ManagementClient) -> Snapshot:
-    node = client.get("nodes")[0]
+    kinds = ("queues", "consumers", "connections", "exchanges", "bindings", "groups", "pipelines")
     return Snapshot(
-        node=node,
+        node=client.get("nodes")[0],
         overview=client.get("overview"),
-        queues=client.get("queues"),
-        consumers=client.get("consumers"),
-        connections=client.get("connections"),
-        exchanges=client.get("exchanges"),
-        bindings=client.get("bindings"),
-        groups=client.get("groups"),
-        pipelines=client.get("pipelines"),
+        **{kind: client.get(kind) for kind in kinds},
         clock_skew=client.clock_skew or 0.0,
         is_default_login=client.uses_default_login,
     )

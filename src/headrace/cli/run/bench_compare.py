@@ -17,13 +17,12 @@ import click
 
 from headrace.bench.brokers import HeadraceBroker
 from headrace.bench.compare.ratio import MeasureSetup, RatioResult
-from headrace.cli.support.options import number_option, repeatable
+from headrace.cli.support.options import Command, number_option, repeatable
 from headrace.cli.support.output import DONE, FAILED, Column, print_markdown, show
 from headrace.errors import CommandFailed
 
 _MEMORY = "/dev/shm"
 
-Command = TypeVar("Command", bound=Callable[..., object])
 Case = TypeVar("Case")
 
 
@@ -66,8 +65,7 @@ class RatioRun:
     def judge(
         self,
         results: Sequence[RatioResult],
-        first: Column,
-        second: Column,
+        sides: Mapping[str, str],
         about: str,
         *,
         digits: int | None = None,
@@ -75,19 +73,22 @@ class RatioRun:
     ) -> int:
         """Show and write the figures; FAILED when a ratio misses its target.
 
-        Figures are rounded to ``digits``, milliseconds to 2.
+        ``sides`` has the fields and the titles of the two figures. They are rounded to ``digits``,
+        milliseconds to 2.
         """
-        unit = [Column("unit", "unit")] if with_unit else []
-        ratio = Column("ratio", "ratio", is_number=True)
-        columns = [Column("case", "case"), first, second, *unit, ratio, Column("wanted", "wanted")]
+        first, second = sides
+        columns = [Column("case", "case")]
+        columns += [Column(field, title, is_number=True) for field, title in sides.items()]
+        columns += [Column("unit", "unit")] if with_unit else []
+        columns += [Column("ratio", "ratio", is_number=True), Column("wanted", "wanted")]
         columns.append(Column("about", about))
         rows = []
         for one in results:
             precision = 2 if one.unit == "ms" else digits
             figures = {
                 "case": one.case,
-                first.field: round(one.first, precision),
-                second.field: round(one.second, precision),
+                first: round(one.first, precision),
+                second: round(one.second, precision),
                 "unit": one.unit,
                 "ratio": round(one.ratio, 2),
                 "wanted": one.wanted,
@@ -160,9 +161,8 @@ def bench_client(given: RatioRun, directory: str) -> int:
     if not (names := given.names(CASES)):
         return DONE
     results = _on_one_broker(names, CASES, directory, given.seconds)
-    first = Column("ours", "ours/s", is_number=True)
-    second = Column("pika", "pika/s", is_number=True)
-    return given.judge(results, first, second, "ours / pika", with_unit=False)
+    sides = {"ours": "ours/s", "pika": "pika/s"}
+    return given.judge(results, sides, "ours / pika", with_unit=False)
 
 
 @click.command("rocketmq")
@@ -191,9 +191,8 @@ def bench_rocketmq(given: RatioRun, peer: str | None, directory: str | None) -> 
         names = tuple(name for name in names if name not in NEEDS_PEER)
     place = directory or (_MEMORY if os.access(_MEMORY, os.W_OK) else tempfile.gettempdir())
     results = _on_one_broker(names, CASES, place, given.seconds, peer)
-    first = Column("first", "first", is_number=True)
-    second = Column("second", "second", is_number=True)
-    return given.judge(results, first, second, "first / second", digits=1)
+    sides = {"first": "first", "second": "second"}
+    return given.judge(results, sides, "first / second", digits=1)
 
 
 @click.command("topics")
@@ -213,6 +212,4 @@ def bench_topics(given: RatioRun) -> int:
         server.create_database(DATABASE)
         for measure in _announced(names, CASES):
             results += measure(server, given.seconds)
-    first = Column("ours", "first", is_number=True)
-    second = Column("other", "second", is_number=True)
-    return given.judge(results, first, second, "first / second")
+    return given.judge(results, {"ours": "first", "other": "second"}, "first / second")

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
-from headrace.cli.support.options import file_option
+from headrace.cli.support.options import Command, file_option
 from headrace.cli.support.output import escaped
 from headrace.client import (
     Channel,
@@ -31,7 +30,6 @@ from headrace.client.settings import Settings
 from headrace.errors import CommandFailed, ConfigError
 from headrace.urls import SHAPE, BrokerUrl, parse_broker_url
 
-Command = TypeVar("Command", bound=Callable[..., object])
 durable_option = click.option(
     "--durable/--transient", default=True, help="Whether it survives a restart. [durable]"
 )

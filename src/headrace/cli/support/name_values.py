@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
-from headrace.cli.support.options import repeatable
+from headrace.cli.support.options import Command, repeatable
 from headrace.cli.support.output import escaped
 from headrace.client.properties import properties_map
 from headrace.errors import ConfigError
 
-Command = TypeVar("Command", bound=Callable[..., object])
 _WHOLE = re.compile(r"-?\d{1,18}")
 _NUMBERS = ("priority", "timestamp", "delivery_mode")
 _LARGEST, _SMALLEST = (1 << 63) - 1, -(1 << 63)

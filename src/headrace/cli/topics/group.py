@@ -15,23 +15,23 @@ from headrace.topics import Consumer, Store
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC)
-COLUMNS = (
-    Column("group", "group"),
-    Column("token", "alone"),
-    Column("members", "members"),
+_COUNTS = (
     Column("messages", "behind", is_number=True),
     Column("claimed", "claimed", is_number=True),
     Column("retrying", "retrying", is_number=True),
     Column("dead", "dead", is_number=True),
 )
+COLUMNS = (
+    Column("group", "group"),
+    Column("token", "alone"),
+    Column("members", "members"),
+    *_COUNTS,
+)
 LAG_COLUMNS = (
     Column("priority", "priority"),
     Column("position", "position", is_number=True),
     Column("end", "end", is_number=True),
-    Column("messages", "behind", is_number=True),
-    Column("claimed", "claimed", is_number=True),
-    Column("retrying", "retrying", is_number=True),
-    Column("dead", "dead", is_number=True),
+    *_COUNTS,
     Column("oldest", "oldest"),
 )
 _alone = flag("--alone", "GROUP is the token of a consumer without a group.")

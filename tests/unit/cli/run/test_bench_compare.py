@@ -13,7 +13,6 @@ from headrace.bench.compare.client import CASES
 from headrace.bench.compare.ratio import RatioResult
 from headrace.cli.main import main
 from headrace.cli.run.bench_compare import RatioRun
-from headrace.cli.support.output import Column
 
 
 @pytest.mark.parametrize(("command", "cases"), [("client", CASES), ("topics", topics.CASES)])
@@ -51,7 +50,7 @@ def test_figures_are_printed_for_a_page_of_documentation(
 ) -> None:
     one = RatioResult("append-1", 5550.4, 5000, ">= 0.75", "messages/s", "by 1 / INSERT")
     given = RatioRun((), 1.0, None, list_only=False, as_markdown=True)
-    assert given.judge([one], Column("a", "ours"), Column("b", "other"), "what") == 0
+    assert given.judge([one], {"a": "ours", "b": "other"}, "what") == 0
     assert capsys.readouterr().out.splitlines() == [
         "| case | ours | other | unit | ratio | wanted | what |",
         "| --- | --- | --- | --- | --- | --- | --- |",
