@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from headrace import config, errors
-from headrace.cli.inspect.advice import ADVICE
+from headrace.cli.inspect.explain import ADVICE
 from headrace.errors import row_of
 from headrace.server.http import error_codes as http
 from headrace.wire.amqp import error_codes as amqp

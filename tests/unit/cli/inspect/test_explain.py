@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace import errors
-from headrace.cli.inspect.advice import ADVICE
+from headrace.cli.inspect.explain import ADVICE
 from headrace.cli.main import main
 
 
