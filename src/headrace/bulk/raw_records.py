@@ -7,6 +7,7 @@ others a copy is made that has only the wanted contents, and of the destinations
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from struct import pack_into
 from zlib import crc32
 
@@ -52,20 +53,17 @@ def _block(number: int, data: Bytes, part: Records) -> tuple[dict[str, object], 
     parts: list[Part] = []
     view, sizes = data.data, ends - at
     stops = np.append(begins[1:], len(part.positions))
-    low = 0
-    while low < len(at):
+    # Neighbours that go out as they are go out together.
+    is_joined = is_plain[1:] & is_plain[:-1] & (at[1:] == ends[:-1])
+    edges = np.flatnonzero(np.r_[True, ~is_joined, True]).tolist()
+    for low, high in pairwise(edges):
         if is_plain[low]:
-            high = low + 1
-            while high < len(at) and is_plain[high] and at[high] == ends[high - 1]:
-                high += 1
             parts.append(view[at[low] : ends[high - 1]])
-        else:
-            rows = slice(begins[low], stops[low])
-            made = _own_part(number, data, part, rows) if sound[low] else DAMAGED
-            parts.append(made)
-            sizes[low] = len(made)
-            high = low + 1
-        low = high
+            continue
+        rows = slice(begins[low], stops[low])
+        made = _own_part(number, data, part, rows) if sound[low] else DAMAGED
+        parts.append(made)
+        sizes[low] = len(made)
     places = np.repeat(np.cumsum(sizes) - sizes, stops - begins)
     columns: dict[str, Places] = {
         "positions": places,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise, repeat
 from operator import itemgetter
 from typing import TypeAlias
@@ -12,7 +13,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from headrace.bulk.decode.gather import Bytes, Places, spread
+from headrace.bulk.decode.gather import Bytes, Places, numbers, spread
 from headrace.model.record_columns import RecordColumns
 from headrace.wire.record_layout import (
     COUNT_AT,
@@ -26,6 +27,8 @@ from headrace.wire.record_layout import (
 )
 
 Records: TypeAlias = RecordColumns[Places]  # positions in the segment
+
+_MANY, _SMALL = 32, 256  # heads of one size, bytes of a head: their sums are made together
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +165,49 @@ def check_heads(
     data: Bytes, words: npt.NDArray[np.uint32], seed: int, at: Places
 ) -> npt.NDArray[np.bool_]:
     """Whether each record's head has its sum, as a record of its own or within a group."""
-    ends = at + words[(at + HEAD_SIZE_AT) // 4]
-    inside = (ends <= len(data)) & (at + words[(at + SIZE_AT) // 4] <= len(data))
-    view = data.data
-    parts = [view[low + 4 : high] for low, high in zip(at.tolist(), ends.tolist(), strict=True)]
-    sums = words[at // 4]
+    sizes = words[(at + HEAD_SIZE_AT) // 4].astype(np.int64)
+    inside = (at + sizes <= len(data)) & (at + words[(at + SIZE_AT) // 4] <= len(data))
     good = np.zeros(len(at), np.bool_)
     for one in (seed, inner_seed(seed)):
-        good |= np.fromiter(map(crc32, parts, repeat(one)), np.uint32, len(parts)) == sums
-        if good.all():
+        where = np.flatnonzero(inside & ~good)
+        if not len(where):
             break
-    return good & inside
+        good[where] = _head_sums(data, at[where], sizes[where], one) == words[at[where] // 4]
+    return good
+
+
+def _head_sums(data: Bytes, at: Places, sizes: Places, seed: int) -> npt.NDArray[np.uint32]:
+    """The sums of heads; many small ones of the same size at once."""
+    found = np.zeros(len(at), np.uint32)
+    left = np.ones(len(at), np.bool_)
+    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+        if count >= _MANY and NAMES_AT <= size <= _SMALL:
+            same = sizes == size
+            rows = numbers(data, f"V{size - 4}")[at[same] + 4].view(np.uint8)
+            found[same] = crc32_of_rows(rows.reshape(count, size - 4), seed)
+            left &= ~same
+    view, places = data.data, np.flatnonzero(left)
+    ends = at[places] + sizes[places]
+    parts = [
+        view[low + 4 : high] for low, high in zip(at[places].tolist(), ends.tolist(), strict=True)
+    ]
+    found[places] = np.fromiter(map(crc32, parts, repeat(seed)), np.uint32, len(parts))
+    return found
+
+
+def crc32_of_rows(rows: Bytes, seed: int) -> npt.NDArray[np.uint32]:
+    """The sum of each row of a matrix. Sums of equal length differ by what differs in the bytes,
+    each byte on its own, so only the columns that are not constant are looked at."""
+    first, last = rows[0], rows.shape[1] - 1
+    found = np.full(len(rows), crc32(first, seed), np.uint32)
+    for column in np.flatnonzero((rows != first).any(axis=0)).tolist():
+        shares = _shares(last - column)
+        found ^= shares[rows[:, column]] ^ shares[first[column]]
+    return found
+
+
+@cache
+def _shares(distance: int) -> npt.NDArray[np.uint32]:
+    """What each value of a byte changes in a sum, compared with 0, that far before the end."""
+    sums = [crc32(bytes([one]) + bytes(distance)) for one in range(256)]
+    return np.array(sums, np.uint32) ^ np.uint32(sums[0])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import groupby
 from operator import itemgetter
 
 from headrace.model.intervals import Intervals
@@ -15,7 +13,6 @@ from headrace.model.record_columns import RecordColumns
 from headrace.store.api.message_log import LocatedRecords, StoredExtent
 from headrace.store.log.log_index import LogIndex
 from headrace.store.log.record_reader import RecordReader
-from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
 
 MAX_RECORDS = 32_768  # of one answer: to find them must not take the loop long
@@ -103,7 +100,7 @@ class CommitLogReads:
         following = found.high_offsets[-1] if count == MAX_RECORDS else stop
         while count and not self._is_safe(found.positions[count - 1], synced):
             count -= 1
-        for segment, low, high in self._by_segment(found.positions[:count]):
+        for segment, low, high in self._segments.runs(found.positions[:count]):
             if len(located.files) == MAX_SEGMENTS:
                 following = found.first_offsets[low]
                 break
@@ -113,15 +110,6 @@ class CommitLogReads:
             located.columns.append(_trimmed(part, index.gone, start, stop))
             located.files.append(segment.file)
         return located._replace(next_offset=max(start, min(following, stop)))
-
-    def _by_segment(self, positions: array[int]) -> Iterator[tuple[Segment, int, int]]:
-        """(segment, low, high): positions[low:high] are in that segment."""
-        bases = self._segments.bases
-        low = 0
-        for place, group in groupby([bisect_right(bases, one) for one in positions]):
-            high = low + len(list(group))
-            yield self._segments.at(bases[place - 1]), low, high
-            low = high
 
 
 def _trimmed(

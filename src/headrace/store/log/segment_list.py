@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Container, Iterator
@@ -14,6 +15,7 @@ from headrace.wire.record_layout import segment_seed
 
 logger = logging.getLogger(__name__)
 
+_BEHIND_ALL = 1 << 64  # positions are numbers of 64 bits
 REMOVED_AT_ONCE = 32  # files; the loop must not wait long
 
 
@@ -50,6 +52,22 @@ class SegmentList:
     def at(self, position: int) -> Segment:
         """The one whose positions include ``position``."""
         return self._all[bisect_right(self.bases, position) - 1]
+
+    def runs(self, positions: array[int]) -> Iterator[tuple[Segment, int, int]]:
+        """(segment, low, high): positions[low:high] are in that segment."""
+        low = 0
+        while low < len(positions):
+            place = bisect_right(self.bases, positions[low])
+            base = self.bases[place - 1]
+            end = self.bases[place] if place < len(self.bases) else _BEHIND_ALL
+            high = bisect_left(positions, end, low)
+            part = positions[low:high]
+            if not part or min(part) < base or max(part) >= end:
+                high = low  # they do not rise: some are copies of compaction
+                while high < len(positions) and base <= positions[high] < end:
+                    high += 1
+            yield self._all[place - 1], low, high
+            low = high
 
     def new(self, size: int) -> Segment:
         """One behind the others, large enough for a record of ``size``; the writer makes its file.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 
 from headrace.store.log.segment import Segment, segment_name
@@ -31,6 +33,25 @@ def test_a_position_belongs_to_the_last_segment_that_begins_before_it(disk: Forg
     segments = make(disk, 1, 400, 1)
 
     assert [segments.at(at).base for at in (64, 163, 164, 563, 564)] == [64, 64, 164, 164, 564]
+
+
+@pytest.mark.parametrize(
+    ("positions", "runs"),
+    [
+        ([], []),
+        ([64, 70, 163], [(64, 0, 3)]),
+        ([64, 164, 200, 564, 600], [(64, 0, 1), (164, 1, 3), (564, 3, 5)]),
+        ([200, 64, 563, 564, 70], [(164, 0, 1), (64, 1, 2), (164, 2, 3), (564, 3, 4), (64, 4, 5)]),
+        ([64, 600, 70], [(64, 0, 1), (564, 1, 2), (64, 2, 3)]),
+        ([600, 601, 64, 65], [(564, 0, 2), (64, 2, 4)]),
+    ],
+)
+def test_positions_by_segment_whatever_their_order(
+    disk: ForgetfulDisk, positions: list[int], runs: list[tuple[int, int, int]]
+) -> None:
+    found = make(disk, 1, 400, 1).runs(array("Q", positions))
+
+    assert [(segment.base, low, high) for segment, low, high in found] == runs
 
 
 def test_positions_are_never_given_twice(disk: ForgetfulDisk) -> None:
