@@ -1,7 +1,7 @@
 """Reading topics and queues in Spark beside reading the same rows from Parquet, in one run.
 
     .venv/bin/python tests/bench/spark_vs_parquet.py [ROWS] [ROUNDS] [JSON FILE]
-        [--size 100] [--directory DIR] [--fill-only] [--no-mysql]
+        [--size 100] [--case single] [--directory DIR] [--fill-only] [--no-mysql]
 
 Into the noop sink, all columns unless it says otherwise, local[2], one case after the other in each
 round. Each case is compared with a Parquet copy of its own rows, by rows per second and by
@@ -119,6 +119,7 @@ def _cases(
     directory: Path,
     size: int,
     counts: tuple[int, int, int],
+    chosen: list[str] | None,
 ) -> list[Case]:
     def table(kind: str, url: str, way: str = "files", name: str = "", columns: str = "*") -> Any:  # noqa: ANN401
         spark.sparkContext._jvm.java.lang.System.setProperty("headrace.spark.read", way)
@@ -131,6 +132,8 @@ def _cases(
     found: list[Case] = []
 
     def add(case: str, rows: int, ways: tuple[str, ...], **what: str) -> None:
+        if chosen and case not in chosen:
+            return
         place = str(directory / f"{case}-{size}".replace(" ", "-"))
         table(**what).write.mode("overwrite").parquet(place)
         base = f"{case}, from Parquet"
@@ -204,7 +207,7 @@ def measure(given: argparse.Namespace, tell: Callable[[str], object]) -> dict[in
         stack.callback(spark.stop)
         url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
         for size, count in counts.items():
-            cases = _cases(spark, url, database_url, folder, size, count)
+            cases = _cases(spark, url, database_url, folder, size, count, given.case)
             figures[size] = _measured(cases, given.rounds, lambda: _trees(roots))
             for name, (rate, ratio, cost, cheaper) in figures[size].items():
                 shown = f"{rate:10,.0f} rows/s {ratio:6.2f}   {cost:6.2f} µs {cheaper:6.2f}"
@@ -249,6 +252,7 @@ def main() -> None:
     parser.add_argument("rounds", nargs="?", type=int, default=3)
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--size", type=int, action="append")
+    parser.add_argument("--case", action="append", help="as in the figures, without the way")
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--fill-only", action="store_true")
     parser.add_argument("--no-mysql", action="store_true")

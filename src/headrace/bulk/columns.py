@@ -36,6 +36,19 @@ _NEEDS: Final = {
 }
 
 
+_OF_RECORDS: Final = ("source", "partition", "offset", "timestamp", "exchange", "routing_key")
+_NOT_IN_CONTENTS: Final = {
+    "topic": (*_OF_RECORDS, "priority"),
+    "queue": (*_OF_RECORDS, "key", "tags"),  # it has neither
+}
+
+
+def shown_contents(kind: str, columns: Sequence[str]) -> tuple[str, ...] | None:
+    """Which of these columns are read from contents; None when the body is one of them."""
+    found = tuple(one for one in columns if one not in _NOT_IN_CONTENTS[kind])
+    return None if "body" in found else found
+
+
 def selected(columns: Sequence[str]) -> list[str]:
     """What to select for these columns."""
     found = [name for column in columns for name in _NEEDS.get(column, ())]

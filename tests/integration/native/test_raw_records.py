@@ -15,13 +15,14 @@ import psutil
 import pytest
 
 from headrace.bulk.client import BulkConnection
-from headrace.client.errors import ConnectionClosed, HeadraceError, error_of
+from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker, wait_for
 from headrace.wire.native.payloads import Op
 from headrace.wire.record_layout import DESTINATION, NAMES_AT
 from support import brokers
 from support.brokers import Broker
+from support.spark_lab.raw_records import records
 
 SECRET = b"secret of B"
 
@@ -60,20 +61,6 @@ def anna(two_vhosts: RunningBroker) -> Iterator[BulkConnection]:
     settings = Settings(port=two_vhosts.native_port, user="anna", password="a", vhost="A")
     with BulkConnection(settings) as connection:
         yield connection
-
-
-def records(bulk: BulkConnection, start: int, end: int, **fields: object) -> list[dict[str, Any]]:
-    """All frames of the answer but the last."""
-    rid = bulk._send(Op.RECORDS, {"start": start, "end": end, **fields})
-    found = []
-    while True:
-        answer = bulk._receive()
-        assert answer["rid"] == rid
-        if not answer["ok"]:
-            raise error_of(answer["code"], answer["text"])
-        if answer["last"]:
-            return found
-        found.append(answer)
 
 
 def all_records(frames: list[dict[str, Any]]) -> Iterator[tuple[bytes, int]]:

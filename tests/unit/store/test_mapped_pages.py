@@ -9,11 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.bulk.decode.batches import _read_ahead
-from headrace.bulk.read_plan import ReadPlan
+from headrace.bulk.decode.batches import MappedSegment
 from headrace.errors import StoreError
-
-JOB = ReadPlan("queue", "orders", 0, "middle", (), 0, ())
 
 
 def test_a_page_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -23,15 +20,16 @@ def test_a_page_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with file.open("rb") as opened:
         fd = opened.fileno()
         mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        segment = MappedSegment("orders", fd)
         try:
             mapping.madvise(22, 0, 4096)
         except OSError:
             pytest.skip("needs Linux 5.14")
         os.truncate(file, 8192)
 
-        _read_ahead(mapping, fd, np.array([64, 4000]), np.array([100, 8000]), JOB)
+        segment.read_ahead(np.array([64, 4000]), np.array([100, 8000]))
         with pytest.raises(StoreError, match="orders cannot be read"):
-            _read_ahead(mapping, fd, np.array([64, 12000]), np.array([100, 12100]), JOB)
+            segment.read_ahead(np.array([64, 12000]), np.array([100, 12100]))
 
 
 def test_the_disk_is_asked_for_little_at_once(
@@ -52,8 +50,8 @@ def test_the_disk_is_asked_for_little_at_once(
     monkeypatch.setattr(os, "posix_fadvise", advise)
     monkeypatch.setattr(os, "pread", wait)
     with file.open("rb") as opened:
-        mapping = mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)
-        _read_ahead(mapping, opened.fileno(), np.array([5000]), np.array([3 << 20]), JOB)
+        segment = MappedSegment("orders", opened.fileno())
+        segment.read_ahead(np.array([5000]), np.array([3 << 20]))
     begun, waited = asked[::2], asked[1::2]
     assert [kind for kind, _, _ in begun] == ["begin"] * len(waited)
     assert [at + size - 1 for _, at, size in begun] == [at for _, at, _ in waited]

@@ -1,6 +1,6 @@
 package headrace.spark;
 
-import java.nio.ByteBuffer;
+import java.nio.*;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
 /** Direct memory for records, used again by later tasks: an executor holds one buffer per running task. */
@@ -13,7 +13,7 @@ final class BufferPool {
   /** A buffer of at least that many bytes. Those above the usual size are not kept. */
   static ByteBuffer take(int size) {
     ByteBuffer found = size <= SIZE ? FREE.poll() : null;
-    return found != null ? found.clear() : ByteBuffer.allocateDirect(Math.max(size, SIZE));
+    return found != null ? found.clear().order(ByteOrder.BIG_ENDIAN) : ByteBuffer.allocateDirect(Math.max(size, SIZE));
   }
 
   static void release(ByteBuffer buffer) {

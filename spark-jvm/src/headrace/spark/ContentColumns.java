@@ -11,8 +11,8 @@ interface ContentColumns {
   /** Another batch begins. */
   void reset();
 
-  /** Whether the fields of fixed size are there and the lengths in them fit. */
-  boolean isWhole(long content, int length);
+  /** Whether the fields of fixed size are there and the lengths in them fit; {@code there}: how much of the content is. */
+  boolean isWhole(long content, int length, int there);
 
   boolean hasTag(int row, Set<UTF8String> tags);
 }

@@ -33,6 +33,7 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
   private final MessageSelector selector; // null: every message
   private final RecordBlocks blocks;
   private final ContentColumns columns;
+  private final Set<String> used = new LinkedHashSet<>(); // columns, by the query or here
   private final ColumnarBatch batch;
   private final CRC32 crc = new CRC32();
   private long limit; // of rows, pushed by the query
@@ -59,10 +60,12 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
     ColumnVector[] found = new ColumnVector[schema.length()];
     for (int i = 0; i < found.length; i++) found[i] = column(schema.fields()[i].name());
     batch = new ColumnarBatch(found);
-    blocks = new RecordBlocks(options, task, isStream);
+    if (tags != null) used.add("tags");
+    blocks = new RecordBlocks(options, task, used, isStream);
   }
 
   ColumnVector column(String name) {
+    used.add(name);
     return switch (name) {
       case "source" -> MessageColumn.constant(task.source());
       case "partition" -> new MessageColumn(DataTypes.IntegerType) {
@@ -152,22 +155,27 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
     head = address + at;
     long size = room < NAMES_AT ? 0 : Integer.toUnsignedLong(Platform.getInt(null, head + SIZE_AT));
     long headSize = room < NAMES_AT ? 0 : Integer.toUnsignedLong(Platform.getInt(null, head + HEAD_SIZE_AT));
-    if (size > room || headSize > size || headSize < NAMES_AT || !hasSum(at, (int) headSize)) throw damaged(low);
+    if (block.width() == RecordBlocks.WHOLE && size > room || headSize > room || headSize > size || headSize < NAMES_AT || !hasSum(at, (int) headSize)) throw damaged(low);
     long count = Integer.toUnsignedLong(Platform.getInt(null, head + COUNT_AT));
-    if (count * 8 > headSize - NAMES_AT || low < first || high > first + count || high <= low) throw damaged(low);
+    recordEnd = head + (block.width() == RecordBlocks.WHOLE ? size : headSize + count * block.width());
+    if (count * 8 > headSize - NAMES_AT || recordEnd > head + room || low < first || high > first + count || high <= low) throw damaged(low);
     if (low < reached || isStrict && low > reached) throw lost(); // named twice, or not at all
     table = head + headSize - 8 * count;
     sums = table + 4 * count;
     content = head + headSize;
     message = 0;
     stop = (int) (high - first);
-    for (int wanted = (int) (low - first); message < wanted; message++) content += length(message);
+    for (int wanted = (int) (low - first); message < wanted; message++) content += step(message);
     offset = low;
-    recordEnd = head + size;
     record++;
   }
 
   private long offset, recordEnd; // of the next message; of the record in work
+
+  /** From a content to the next one. */
+  private int step(int number) {
+    return block.width() == RecordBlocks.WHOLE ? length(number) : block.width();
+  }
 
   private int length(int number) {
     return Platform.getInt(null, table + 4L * number);
@@ -186,25 +194,32 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
   }
 
   private void readMessages() {
-    int row = rows;
+    int row = rows, width = block.width();
     for (; message < stop && row < ROWS; message++) {
-      int length = length(message);
-      if (length < 0 || content + length > recordEnd) throw damaged(offset);
-      int at = (int) (content - address);
-      crc.reset();
-      crc.update(view.limit(at + length).position(at));
-      if ((int) crc.getValue() != Platform.getInt(null, sums + 4L * message)) throw damaged(offset);
-      if (!columns.isWhole(content, length)) throw malformed(offset);
       heads[row] = head;
-      contents[row] = content;
-      lengths[row] = length;
       offsets[row] = offset;
+      if (width != 0) {
+        int length = length(message), there = width == RecordBlocks.WHOLE ? length : Math.min(length, width);
+        if (length < 0 || content + there > recordEnd) throw damaged(offset);
+        if (width == RecordBlocks.WHOLE && sum(length) != Platform.getInt(null, sums + 4L * message)) throw damaged(offset);
+        if (!columns.isWhole(content, length, there)) throw malformed(offset);
+        contents[row] = content;
+        lengths[row] = length;
+        content += step(message);
+      }
       if (tags == null || columns.hasTag(row, tags)) row++;
-      content += length;
       offset++;
     }
     reached = offset;
     rows = row;
+  }
+
+  /** Of the content in work. */
+  private int sum(int length) {
+    int at = (int) (content - address);
+    crc.reset();
+    crc.update(view.limit(at + length).position(at));
+    return (int) crc.getValue();
   }
 
   private SparkError damaged(long at) {

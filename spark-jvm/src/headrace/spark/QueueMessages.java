@@ -49,8 +49,8 @@ final class QueueMessages implements ContentColumns {
   }
 
   @Override
-  public boolean isWhole(long content, int length) {
-    return length > FLAGS_AT + 2 && headerEnd(content) > content + FLAGS_AT + 1 && headerEnd(content) < content + length;
+  public boolean isWhole(long content, int length, int there) {
+    return there > FLAGS_AT + 2 && headerEnd(content) > content + FLAGS_AT + 1 && headerEnd(content) < content + there;
   }
 
   private static long headerEnd(long content) {

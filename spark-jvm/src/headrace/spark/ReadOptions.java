@@ -20,6 +20,10 @@ record ReadOptions(String url, String kind, List<String> names, OffsetLimit star
   static final StructType SCHEMA = StructType.fromDDL("source string, partition int, offset bigint, timestamp timestamp, "
       + "born timestamp, priority string, exchange string, routing_key string, key string, tags string, "
       + "message_id string, properties map<string,string>, body binary");
+  /** Columns that are read from the heads of records, or are the same for all messages of a partition. */
+  static final Map<String, Set<String>> IN_HEADS = Map.of(
+      "topic", Set.of("source", "partition", "offset", "timestamp", "exchange", "routing_key", "priority"),
+      "queue", Set.of("source", "partition", "offset", "timestamp", "exchange", "routing_key", "key", "tags"));
   private static final Set<String> KNOWN = Set.of("url", "topic", "queue", "startingoffsets", "endingoffsets",
       "startingtimestamp", "endingtimestamp", "maxrowspertrigger", "rowspertask", "columns", "failondataloss", "tags", "selector",
       "group", "pinbytes", "pushfilters");

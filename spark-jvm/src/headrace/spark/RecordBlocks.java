@@ -15,15 +15,21 @@ import static headrace.spark.BulkConnection.fields;
  * received over the connection elsewhere. A block is valid until the next one is read.
  */
 final class RecordBlocks implements Closeable {
-  private static final int WINDOW = BufferPool.SIZE, GAP = 1 << 16, LOCATED_AGAIN = 3;
+  static final int WHOLE = -1;
+  private static final int WINDOW = BufferPool.SIZE, GAP = 1 << 16, LOCATED_AGAIN = 3, HEAD = 12;
   private static final long PATIENCE_MS = 60_000;
   private static final Path BOOT_ID = Path.of("/proc/sys/kernel/random/boot_id");
 
-  /** Bytes of records, and which records of them: where each begins, its first offset, and which of its offsets are wanted. */
-  record Block(ByteBuffer data, long seed, int size, LongBuffer positions, LongBuffer firsts, LongBuffer lows, LongBuffer highs) {}
+  /**
+   * Bytes of records, and which records of them: where each begins, its first offset, and which of its offsets are wanted.
+   * {@code width}: how much is there of every content behind the head of its record, if not all of it, or WHOLE.
+   */
+  record Block(ByteBuffer data, long seed, int width, int size, LongBuffer positions, LongBuffer firsts, LongBuffer lows, LongBuffer highs) {}
 
   private final ReadOptions options;
   private final ReadTask task;
+  private final List<String> columns;
+  private final boolean areHeads; // of records, in which everything is
   private final Map<String, Object> wanted;
   private final long patienceMs;
   private BulkConnection connection;
@@ -37,10 +43,14 @@ final class RecordBlocks implements Closeable {
   private Block piece;
   private int row;
   private ByteBuffer window;
+  private int headSize = 1 << 12; // of the record before
 
-  RecordBlocks(ReadOptions options, ReadTask task, boolean isStream) {
+  /** {@code columns}: what is to be read of the messages. */
+  RecordBlocks(ReadOptions options, ReadTask task, Set<String> columns, boolean isStream) {
     this.options = options;
     this.task = task;
+    this.columns = columns.isEmpty() ? List.of("offset") : List.copyOf(columns);
+    areHeads = ReadOptions.IN_HEADS.get(options.kind()).containsAll(columns);
     this.at = task.start();
     this.patienceMs = isStream ? PATIENCE_MS : 0;
     wanted = fields(options.kind(), task.source(), "partition", task.partition(), "uuid", task.uuid(), "end", task.end());
@@ -81,7 +91,7 @@ final class RecordBlocks implements Closeable {
   private Block fromNetwork() throws IOException {
     while (at < task.end() || isAsked) {
       if (!isAsked) {
-        var request = fields("start", at, "direct", true);
+        var request = fields("start", at, "columns", columns, "direct", true);
         request.putAll(wanted);
         connection.send(BulkConnection.RECORDS, request);
         isAsked = true;
@@ -99,7 +109,8 @@ final class RecordBlocks implements Closeable {
         at = (Long) answer.get("next");
         continue;
       }
-      Block found = block((ByteBuffer) answer.get("data"), (Long) answer.get("seed"), answer.get("positions"),
+      int width = answer.get("width") instanceof Long cut ? cut.intValue() : WHOLE;
+      Block found = block((ByteBuffer) answer.get("data"), (Long) answer.get("seed"), width, answer.get("positions"),
           answer.get("first_offsets"), answer.get("low_offsets"), answer.get("high_offsets"));
       for (int i = 0; i < found.size; i++) received += found.highs.get(i) - found.lows.get(i);
       return found;
@@ -107,10 +118,10 @@ final class RecordBlocks implements Closeable {
     return null;
   }
 
-  private static Block block(ByteBuffer data, long seed, Object... columns) {
+  private static Block block(ByteBuffer data, long seed, int width, Object... columns) {
     LongBuffer[] found = new LongBuffer[columns.length];
     for (int i = 0; i < found.length; i++) found[i] = ((ByteBuffer) columns[i]).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer();
-    return new Block(data, seed, found[0].remaining(), found[0], found[1], found[2], found[3]);
+    return new Block(data, seed, width, found[0].remaining(), found[0], found[1], found[2], found[3]);
   }
 
   // -- files ------------------------------------------------------------------------------------
@@ -133,7 +144,7 @@ final class RecordBlocks implements Closeable {
   }
 
   private boolean locate() throws IOException {
-    var request = fields("start", at, "seeds", true, "columns", List.of("offset"));
+    var request = fields("start", at, "seeds", true, "columns", columns);
     request.putAll(wanted);
     Map<String, Object> found;
     try {
@@ -174,19 +185,29 @@ final class RecordBlocks implements Closeable {
       return false;
     }
     long base = (Long) columns.get(0);
-    piece = block(null, (Long) columns.get(1), columns.get(2), columns.get(3), columns.get(4), columns.get(5));
+    piece = block(null, (Long) columns.get(1), WHOLE, columns.get(2), columns.get(3), columns.get(4), columns.get(5));
     for (int i = 0; i < piece.size; i++) piece.positions.put(i, piece.positions.get(i) - base);
     row = 0;
     return true;
   }
 
-  /** As many records as lie near each other and fit into one window; a larger one has a window of its own. */
+  /** The next records, or their heads if these are enough. */
   private Block read() throws IOException {
+    if (window == null) window = BufferPool.take(WINDOW);
+    Block found = areHeads ? heads() : null;
+    if (found == null) found = records();
+    row += found.size;
+    connection.keepAlive();
+    return found;
+  }
+
+  /** As many records as lie near each other and fit into one window; a larger one has a window of its own. */
+  private Block records() throws IOException {
     long start = piece.positions.get(row);
     int last = row;
     while (last + 1 < piece.size && near(piece.positions.get(last + 1), piece.positions.get(last), start)) last++;
     int size = (int) Math.min(piece.positions.get(last) - start + GAP, file.size() - start);
-    ByteBuffer data = fill(start, size);
+    ByteBuffer data = fill(size <= WINDOW ? window.clear().limit(size) : ByteBuffer.allocateDirect(size), start).flip();
     int stop = row;
     for (int i = row; i <= last; i++) {
       long place = piece.positions.get(i) - start, length = size - place < 8 ? Integer.MAX_VALUE : Integer.toUnsignedLong(data.getInt((int) place + 4));
@@ -195,33 +216,57 @@ final class RecordBlocks implements Closeable {
     }
     if (stop == row) { // longer than the window, or damaged
       long length = size < 8 ? 0 : Integer.toUnsignedLong(data.getInt(4));
-      data = fill(start, (int) Math.min(Math.min(length, file.size() - start), Integer.MAX_VALUE - 8));
+      size = (int) Math.min(Math.min(length, file.size() - start), Integer.MAX_VALUE - 8);
+      data = fill(size <= WINDOW ? window.clear().limit(size) : ByteBuffer.allocateDirect(size), start).flip();
       stop = row + 1;
     }
-    int count = stop - row;
-    var positions = LongBuffer.allocate(count);
-    for (int i = 0; i < count; i++) positions.put(i, piece.positions.get(row + i) - start);
-    var found = new Block(data, piece.seed, count, positions, piece.firsts.slice(row, count), piece.lows.slice(row, count), piece.highs.slice(row, count));
-    row = stop;
-    connection.keepAlive();
-    return found;
+    var positions = LongBuffer.allocate(stop - row);
+    for (int i = row; i < stop; i++) positions.put(i - row, piece.positions.get(i) - start);
+    return next(data, WHOLE, positions);
+  }
+
+  /** The heads of records one behind the other; null where records are small, and where a head is very large, or damaged. */
+  private Block heads() throws IOException {
+    var positions = LongBuffer.allocate(piece.size - row);
+    ByteBuffer data = window.clear();
+    for (int i = row; i < piece.size; i++) {
+      long start = piece.positions.get(i), following = i + 1 < piece.size ? piece.positions.get(i + 1) : Long.MAX_VALUE;
+      int begin = data.position(), room = Math.min(data.capacity() - begin, headSize);
+      if (following > start && following - start < GAP || room < HEAD) break;
+      fill(data.limit(begin + room), start);
+      long size = data.position() - begin < HEAD ? Long.MAX_VALUE : Integer.toUnsignedLong(data.getInt(begin + 8));
+      boolean hasRoom = size <= data.capacity() - begin;
+      if (hasRoom && size > room) fill(data.limit(begin + (int) size), start + room);
+      data.clear().position(hasRoom ? begin + (int) size : begin);
+      if (!hasRoom) break;
+      headSize = (int) size;
+      positions.put(begin);
+    }
+    return positions.position() == 0 ? null : next(data.flip(), 0, positions.flip());
+  }
+
+  private Block next(ByteBuffer data, int width, LongBuffer positions) {
+    int count = positions.remaining();
+    return new Block(data.slice().order(ByteOrder.LITTLE_ENDIAN), piece.seed, width, count, positions, piece.firsts.slice(row, count),
+        piece.lows.slice(row, count), piece.highs.slice(row, count));
   }
 
   private static boolean near(long position, long before, long start) {
     return position >= before && position - before <= GAP * 4L && position - start <= WINDOW - GAP;
   }
 
-  private ByteBuffer fill(long start, int size) throws IOException {
-    if (window == null) window = BufferPool.take(WINDOW);
-    ByteBuffer data = size <= WINDOW ? window.clear().limit(size) : ByteBuffer.allocateDirect(size);
+  /** Reads up to the limit of the buffer, or the end of the file. */
+  private ByteBuffer fill(ByteBuffer data, long start) throws IOException {
+    data.order(ByteOrder.LITTLE_ENDIAN);
+    long offset = start - data.position();
     try {
-      while (data.hasRemaining() && file.read(data, start + data.position()) > 0) continue;
+      while (data.hasRemaining() && file.read(data, offset + data.position()) > 0) continue;
     } catch (IOException error) {
       BulkConnection.checkInterrupted();
       throw SparkError.of("store: messages of " + task.source() + " cannot be read: the disk fails at byte " + start
           + " of a segment, or behind it. `headrace fsck` names them; nothing behind them was read");
     }
-    return data.flip().slice().order(ByteOrder.LITTLE_ENDIAN);
+    return data;
   }
 
   private void closeFile() throws IOException {

@@ -1,6 +1,6 @@
 package headrace.spark;
 
-import java.util.Set;
+import java.util.*;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.unsafe.Platform;
@@ -11,8 +11,10 @@ final class TopicEntries implements ContentColumns {
   private static final int KEY = 1, TAGS = 2, SOURCE_IP = 4, MESSAGE_ID = 8, BORN = 16;
   private static final int BORN_AT = 16, FIELDS_AT = 32, PROPERTIES_LENGTH_AT = 12;
   private static final UTF8String TOKEN_NAME = UTF8String.fromString("token"), IP_NAME = UTF8String.fromString("source_ip");
+  private static final List<String> IN_ORDER = List.of("key", "tags", "message_id", "token", "source_ip", "properties", "body");
   private final MessageReader reader;
   private final String priority;
+  private int fields; // from the first one on, that are shown
   private final MessageColumn.Properties properties = new MessageColumn.Properties(this::fill);
 
   TopicEntries(MessageReader reader, String priority) {
@@ -24,6 +26,7 @@ final class TopicEntries implements ContentColumns {
 
   @Override
   public ColumnVector column(String name) {
+    fields = Math.max(fields, IN_ORDER.indexOf(name) + 1);
     return switch (name) {
       case "priority" -> MessageColumn.constant(priority);
       case "key" -> new MessageColumn(DataTypes.StringType) {
@@ -75,8 +78,9 @@ final class TopicEntries implements ContentColumns {
   }
 
   @Override
-  public boolean isWhole(long entry, int length) {
-    return length >= FIELDS_AT && tableEnd(entry) <= entry + length;
+  public boolean isWhole(long entry, int length, int there) {
+    if (there < FIELDS_AT || tableEnd(entry) > entry + length) return false;
+    return there == length || (fields > 5 ? tableEnd(entry) : start(entry, fields)) <= entry + there;
   }
 
   private static long tableEnd(long entry) {

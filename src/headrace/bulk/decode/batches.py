@@ -26,7 +26,7 @@ from headrace.bulk.decode.topic_entries import EntryColumns
 from headrace.bulk.read_plan import ReadPlan
 from headrace.errors import StoreError
 from headrace.model.record_columns import RecordColumns
-from headrace.wire.record_layout import RECORD_HEAD_SIZE
+from headrace.wire.record_layout import RECORD_HEAD_SIZE, SIZE_AT
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 65_536
@@ -101,8 +101,10 @@ def batches_of(job: ReadPlan, segments: Sequence[int]) -> Iterator[pa.RecordBatc
     """In order; StoreError when something is damaged. ``segments`` are descriptors, one per piece;
     they may be closed when the iterator has ended."""
     for one, fd in zip(job.pieces, segments, strict=True):
-        for data, part in portions_of(job, one, fd):
-            rows, damaged = rows_of(data, part)
+        segment = MappedSegment(job.source, fd)
+        for part in segment.portions(one, PORTION_BYTES):
+            segment.read(part)
+            rows, damaged = rows_of(segment.data, part)
             if damaged:
                 raise StoreError(
                     f"messages of {job.source} cannot be read, the first has offset {damaged[0]}: "
@@ -117,44 +119,51 @@ def batches_of(job: ReadPlan, segments: Sequence[int]) -> Iterator[pa.RecordBatc
                 ) from None
 
 
-def portions_of(
-    job: ReadPlan, packed: RecordColumns[bytes], fd: int
-) -> Iterator[tuple[Bytes, Records]]:
-    """The records of a segment, mapped and a few megabytes at a time."""
-    mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
-    data: Bytes = np.frombuffer(mapping, np.uint8)
-    columns = packed.map(lambda one: np.frombuffer(one, np.uint64).astype(np.int64))
-    if not len(columns.positions):
-        return
-    at = columns.positions - columns.base
-    _read_ahead(mapping, fd, at, at + RECORD_HEAD_SIZE, job)
-    for part in portions(data, columns._replace(positions=at), PORTION_BYTES):
-        sizes = data[: len(data) // 4 * 4].view(np.uint32)[part.positions // 4 + 1]
-        _read_ahead(mapping, fd, part.positions, part.positions + sizes, job)
-        yield data, part
+class MappedSegment:
+    """The file of a segment. What is to be touched must be read first: a disk that cannot read it
+    is an error then, and would end the process with SIGBUS later."""
 
+    def __init__(self, source: str, fd: int) -> None:
+        self._source = source
+        self._fd = fd
+        self._mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        self.data: Bytes = np.frombuffer(self._mapping, np.uint8)
 
-def _read_ahead(mapping: mmap.mmap, fd: int, starts: Places, stops: Places, job: ReadPlan) -> None:
-    """Read these bytes and map their pages. StoreError when the disk cannot read one: to touch it
-    then would end the process with SIGBUS."""
-    edges = np.flatnonzero(starts[1:] > stops[:-1] + _NEAR) + 1
-    firsts = starts[np.r_[0, edges]] // mmap.PAGESIZE * mmap.PAGESIZE
-    ends = np.minimum(stops[np.r_[edges - 1, len(stops) - 1]], len(mapping))
-    for start, stop in zip(firsts.tolist(), ends.tolist(), strict=True):
-        try:
-            for at in range(start, stop, _READ_BYTES):
-                size = min(_READ_BYTES, stop - at)
-                with _disk:  # and without the GIL, which mapping holds
-                    os.posix_fadvise(fd, at, size, os.POSIX_FADV_WILLNEED)
-                    os.pread(fd, 1, at + size - 1)
-                mapping.madvise(_POPULATE_READ, at, size)
-        except OSError as error:
-            if error.errno == errno.EINVAL:
-                return  # this kernel does not know it
-            raise StoreError(
-                f"messages of {job.source} cannot be read: the disk fails at byte {start} of a "
-                "segment, or behind it. `headrace fsck` names them; nothing behind them was read"
-            ) from error
+    def portions(self, packed: RecordColumns[bytes], size: int) -> Iterator[Records]:
+        """Records of about ``size`` bytes at a time, of which the sizes are read."""
+        columns = packed.map(lambda one: np.frombuffer(one, np.uint64).astype(np.int64))
+        if not len(columns.positions):
+            return
+        at = columns.positions - columns.base
+        self.read_ahead(at, at + RECORD_HEAD_SIZE)
+        yield from portions(self.data, columns._replace(positions=at), size)
+
+    def read(self, part: Records, size_at: int = SIZE_AT) -> None:
+        """Read the records, or with HEAD_SIZE_AT only their heads."""
+        words = self.data[: len(self.data) // 4 * 4].view(np.uint32)
+        self.read_ahead(part.positions, part.positions + words[(part.positions + size_at) // 4])
+
+    def read_ahead(self, starts: Places, stops: Places) -> None:
+        """Read these bytes and map their pages."""
+        edges = np.flatnonzero(starts[1:] > stops[:-1] + _NEAR) + 1
+        firsts = starts[np.r_[0, edges]] // mmap.PAGESIZE * mmap.PAGESIZE
+        ends = np.minimum(stops[np.r_[edges - 1, len(stops) - 1]], len(self._mapping))
+        for start, stop in zip(firsts.tolist(), ends.tolist(), strict=True):
+            try:
+                for at in range(start, stop, _READ_BYTES):
+                    size = min(_READ_BYTES, stop - at)
+                    with _disk:  # and without the GIL, which mapping holds
+                        os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_WILLNEED)
+                        os.pread(self._fd, 1, at + size - 1)
+                    self._mapping.madvise(_POPULATE_READ, at, size)
+            except OSError as error:
+                if error.errno == errno.EINVAL:
+                    return  # this kernel does not know it
+                raise StoreError(
+                    f"messages of {self._source} cannot be read: the disk fails at byte {start} of "
+                    "a segment, or behind it. `headrace fsck` names them; nothing behind them was "
+                    "read"
+                ) from error
 
 
 def _decoder(job: ReadPlan) -> ColumnDecoder:

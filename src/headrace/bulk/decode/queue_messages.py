@@ -27,6 +27,13 @@ _LOW_BELOW, _HIGH_FROM = 4, 6  # AMQP priorities: 4, 5 and none are middle
 Maker: TypeAlias = Callable[[Bytes, dict[str, PropertyColumn], int], pa.Array]
 
 
+def header_ends(contents: Bytes) -> Places:
+    """Where the header frame of each content ends, by its length; the rows begin with the frames.
+    Far behind everything where a header has no room for its fields of fixed size."""
+    sizes = contents[:, 3:_PAYLOAD].view(">u4")[:, 0].astype(np.int64)
+    return np.where(sizes + _PAYLOAD < _FLAGS + 2, 1 << 40, sizes + OVERHEAD)
+
+
 class ContentColumns:
     """The columns of some messages of a queue, each made when it is asked for."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 import msgpack
 import numpy as np
 import pyarrow as pa
 
-from headrace.bulk.decode.gather import Places, distinct, numbers, pick, pick_text
+from headrace.bulk.decode.gather import Bytes, Places, distinct, numbers, pick, pick_text
 from headrace.bulk.decode.records import MalformedContent, MessageRows, refuse
 from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
 from headrace.bulk.decode.text_maps import PropertyColumn, maps_of
@@ -20,6 +21,19 @@ _TYPES = {"B": "u1", "H": "<u2", "I": "<u4", "q": "<i8", "Q": "<u8"}  # NumPy's 
 _HEAD = np.dtype(
     [(name, _TYPES[code]) for name, code in zip(ENTRY_FIELDS, ENTRY_HEAD.format[1:], strict=True)]
 )
+
+
+_FIELDS_OF: Final = {"born": 0, "key": 1, "tags": 2, "message_id": 3, "properties": 6}
+
+
+def field_ends(entries: Bytes, columns: Sequence[str]) -> Places:
+    """Where the last of these columns ends in each entry, by the lengths in its head, with which
+    the rows begin."""
+    heads = entries[:, :ENTRY_HEAD_SIZE].view(_HEAD)[:, 0]
+    found = np.full(len(entries), ENTRY_HEAD_SIZE, np.int64)
+    for name in (*_LENGTHS, "properties")[: max(map(_FIELDS_OF.__getitem__, columns))]:
+        found += heads[name]
+    return found
 
 
 class EntryColumns:
