@@ -24,58 +24,38 @@ from headrace.store.topics.types import (
     TopicInfo,
     TopicSpec,
 )
+from headrace.wire.native.error_codes import CODES, ENDS_CONNECTION
 from headrace.wire.native.payloads import MAX_ARRAY, Op
 
 T = TypeVar("T")
 MAX_WAIT_S: Final = 60.0
-_FORGET_GROUP: Final = 0x2A
-_DEAD: Final = 0x2B
 _MAX_BATCH: Final = 100_000  # as in a database
 _APPEND_ROWS: Final = 5000
 _APPEND_BYTES: Final = 8 << 20
-_ERRORS: Final[Mapping[str, type[errors.BrokerError]]] = {
-    "no_such_topic": errors.NoSuchTopic,
-    "bad_topic_name": errors.BadTopicName,
-    "bad_topic_value": errors.BadTopicValue,
-    "body_too_large": errors.BodyTooLarge,
-    "topic_conflict": errors.TopicConflict,
-    "claim_lost": errors.ClaimLost,
-    "engine_unavailable": errors.EngineUnavailable,
-    "access_refused": errors.AccessRefused,
-    "login_refused": errors.LoginRefused,
-    "not_allowed": errors.NotAllowed,
-    "not_found": errors.NotFound,
-    "precondition_failed": errors.PreconditionFailed,
-    "not_implemented": errors.Unsupported,
-    "resource": errors.ResourceError,
-    "store": errors.StoreError,
+_ERRORS: Final = {
+    code: error
+    for error, code in CODES.items()
+    if error is errors.LoginRefused or error not in ENDS_CONNECTION
 }
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """The client's errors as those of topics."""
+def _translated(
+    failure: str = "no answer from the broker", outcome: str = "it may have been done"
+) -> Iterator[None]:
+    """The client's errors as those of topics; ``outcome`` is what is known without an answer."""
     try:
         yield
     except (ConnectionClosed, RequestTimeout) as error:
-        raise errors.EngineUnavailable(
-            f"no answer from the broker: {error.text}; it may have been done"
-        ) from error
+        raise errors.EngineUnavailable(f"{failure}: {error.text}; {outcome}") from error
     except HeadraceError as error:
         raise _ERRORS.get(error.code, errors.BrokerError)(error.text) from error
 
 
 def connect(factory: ConnectionFactory) -> RemoteEngine:
     """The topics of a vhost; EngineUnavailable when there is no broker."""
-    where = factory.settings
-    try:
+    with _translated(f"no broker at {factory.settings.where}", "nothing was done"):
         connection = factory.new_connection()
-    except (ConnectionClosed, RequestTimeout) as error:
-        raise errors.EngineUnavailable(
-            f"no broker at {where.where}: {error.text}; nothing was done"
-        ) from error
-    except HeadraceError as error:
-        raise _ERRORS.get(error.code, errors.BrokerError)(error.text) from error
     return RemoteEngine(connection)
 
 
@@ -196,20 +176,17 @@ class RemoteEngine:
         left = wait_s
         while True:
             wait = min(left, MAX_WAIT_S)
-            fields = {
-                **_consumer_fields(topic, reader),
-                "batch": batch,
-                "start": reader.start,
-                "min_share": reader.min_share,
-                "wait_ms": round(wait * 1000),
-            }
+            fields = _consumer_fields(
+                topic, reader, batch=batch, start=reader.start, min_share=reader.min_share,
+                wait_ms=round(wait * 1000),
+            )  # fmt: skip
             taken = self._call(Op.READ, fields, _read_result, wait_s=wait)
             left -= wait
             if taken.messages or left <= 0:
                 return taken
 
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        fields = {**_consumer_fields(topic, reader), "claim": list(claim)}
+        fields = _consumer_fields(topic, reader, claim=list(claim))
         self._call(Op.COMMIT, fields, nothing)
 
     def nack(
@@ -221,18 +198,15 @@ class RemoteEngine:
         delay_ms: int,
         reason: str = "",
     ) -> None:
-        fields = {
-            **_consumer_fields(topic, reader),
-            "claim": list(claim),
-            "delay_ms": delay_ms,
-            "reason": reason,
-        }
+        fields = _consumer_fields(
+            topic, reader, claim=list(claim), delay_ms=delay_ms, reason=reason
+        )
         if ids is not None:
             fields["ids"] = [[priority.label, number] for priority, number in ids]
         self._call(Op.TOPIC_NACK, fields, nothing)
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        fields = {**_consumer_fields(topic, reader), "claim": list(claim)}
+        fields = _consumer_fields(topic, reader, claim=list(claim))
         self._call(Op.RENEW, fields, nothing, repeatable=True)
 
     # -- positions -------------------------------------------------------------------------------
@@ -255,7 +229,7 @@ class RemoteEngine:
     def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         return self._call(
             Op.LAG,
-            {**_consumer_fields(topic, reader), "start": reader.start},
+            _consumer_fields(topic, reader, start=reader.start),
             lambda reply: [_priority_lag(one) for one in reply["lag"]],
             repeatable=True,
         )
@@ -264,19 +238,20 @@ class RemoteEngine:
         return [_group_info(row) for row in self._rows("groups", {"topic": topic})]
 
     def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
-        self._call(_FORGET_GROUP, _consumer_fields(topic, reader), nothing)
+        self._call(Op.FORGET_GROUP, _consumer_fields(topic, reader), nothing)
 
     def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         return self._call(
-            _DEAD,
+            Op.DEAD,
             {"topic": topic, "group": group, "limit": min(limit, MAX_ARRAY)},
             lambda reply: [(_stored_message(row), str(reason)) for row, reason in reply["rows"]],
             repeatable=True,
         )
 
 
-def _consumer_fields(topic: str, who: ConsumerSpec) -> dict[str, Any]:
+def _consumer_fields(topic: str, who: ConsumerSpec, **more: object) -> dict[str, Any]:
     fields: dict[str, Any] = {
+        **more,
         "topic": topic,
         "token": who.token,
         "lease_ms": who.lease_ms,

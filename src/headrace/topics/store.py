@@ -181,23 +181,19 @@ def open_store(url: str) -> Store:
     `memory:`: in this process and gone with it, for tests;
     other schemes: engines that packages register, see `headrace.topics.engines`.
     """
-    return Store(_engine(url))
-
-
-def _engine(url: str) -> TopicEngine:
     # Engines are imported when they are used: none needs what only another one does.
     scheme = url.partition(":")[0]
     if scheme == "mysql":
         from headrace.store.mysql.engine import MySqlEngine
 
-        return MySqlEngine(url)
+        return Store(MySqlEngine(url))
     if scheme in ("headrace", "headraces"):
-        return _remote(url)
+        return Store(_remote(url))
     if url == "memory:":
         from headrace.store.topics.memory import MemoryEngine
 
-        return MemoryEngine()
-    return open_engine(url, "mysql://, headrace://, memory:")
+        return Store(MemoryEngine())
+    return Store(open_engine(url, "mysql://, headrace://, memory:"))
 
 
 def _remote(url: str) -> TopicEngine:

@@ -11,8 +11,9 @@ from headrace.model.topics.names import check_token
 from headrace.store.mysql import staging
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.message_rows import Values, queue_of, values_of
+from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.url import MySqlSettings, parse_url
-from headrace.store.topics.types import Entry, RangeQuery, TopicRanges
+from headrace.store.topics.types import Entry, TopicRanges
 
 __all__ = ["Entry", "Priority", "TopicTables"]
 STAGE_ROWS: Final = 500
@@ -27,6 +28,8 @@ class TopicTables:
             parse_url(url), housekeeping=False, readers=2, writers=1
         )
         self._engine = MySqlEngine(self.settings)
+        self.bulk = self._engine.bulk
+        self.pins = self._engine.pins
         self._is_ready = False
 
     # -- reading ---------------------------------------------------------------------------------
@@ -34,30 +37,17 @@ class TopicTables:
     def look(self, topic: str, time_ms: int | None = None, patience: float = 0.0) -> TopicRanges:
         """What may be read of the topic now: everything that is committed, unless a gap is left
         after ``patience`` seconds."""
-        return self._engine.bulk.ranges(topic, time_ms, patience)
+        return self.bulk.ranges(topic, time_ms, patience)
 
-    def pin(
-        self, topic: str, query: str, start: Mapping[Priority, int], end: Mapping[Priority, int]
-    ) -> None:
+    def pin(self, topic: str, query: str, start: Mapping[Priority, int]) -> None:
         """Retention keeps everything from ``start`` on; committed when this returns."""
         before = {priority: at - 1 for priority, at in start.items()}
-        self._engine.pins.pin(
-            topic, query, before, {priority: at - 1 for priority, at in end.items()}
-        )
+        self.pins.pin(topic, query, before, before)
 
     def pinned(self, topic: str, query: str) -> dict[Priority, int]:
         """From which ids on messages are kept for the query; empty when it has no pin."""
-        found = [pin for pin in self._engine.pins.pins([topic]) if pin.query == query]
+        found = [pin for pin in self.pins.pins([topic]) if pin.query == query]
         return {priority: at + 1 for pin in found for priority, at in pin.positions.items()}
-
-    def unpin(self, topic: str, query: str) -> None:
-        self._engine.pins.unpin(topic, query)
-
-    def query(
-        self, topic: str, priority: Priority, start: int, end: int, names: Iterable[str]
-    ) -> RangeQuery:
-        """The statement that reads ids start .. end - 1: always the same rows."""
-        return self._engine.bulk.query(topic, priority, start, end, names)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -68,27 +58,23 @@ class TopicTables:
         _check(query)
         queues = self._engine.describe(topic).queues
         self._make_ready()
-        count = 0
+        count = size = 0
         portion: list[tuple[Priority, Values]] = []
-        size = 0
+
+        def put(session: DbConnection) -> None:
+            staging.stage(session, topic, query, batch, attempt, portion)
+
         for entry in entries:
             queue = queue_of(entry.key, queues) if entry.key is not None else count % queues
             portion.append((entry.priority, values_of(entry, queue, self._engine.max_body)))
             size += len(entry.body)
             count += 1
             if len(portion) >= STAGE_ROWS or size >= STAGE_BYTES:
-                self._stage(topic, query, batch, attempt, portion)
+                self._engine.on_writer(put)
                 portion, size = [], 0
         if portion:
-            self._stage(topic, query, batch, attempt, portion)
+            self._engine.on_writer(put)
         return count
-
-    def _stage(
-        self, topic: str, query: str, batch: int, attempt: str, rows: list[tuple[Priority, Values]]
-    ) -> None:
-        self._engine.on_writer(
-            lambda session: staging.stage(session, topic, query, batch, attempt, rows)
-        )
 
     def publish(self, topic: str, query: str, batch: int, attempts: Sequence[str]) -> bool:
         """What these attempts staged, in one transaction; False when it was done before."""

@@ -29,7 +29,7 @@ def test_a_range_is_read_by_its_ids(server: MariaDb, database: str, url: str) ->
             producer.append(b"%d" % n, priority="high", ref_key=f"k{n}")
         high = tables.look("orders").ranges[Priority.HIGH]
         assert (high.first, high.end) == (1, 6)
-        sql = tables.query("orders", Priority.HIGH, 2, 4, ["offset", "body", "key"]).rows
+        sql = tables.bulk.query("orders", Priority.HIGH, 2, 4, ["offset", "body", "key"]).rows
         assert read(server, database, sql) == [(2, b"1", "k1"), (3, b"2", "k2")]
 
 
@@ -58,7 +58,7 @@ def test_a_pin_keeps_what_retention_would_remove(url: str) -> None:
     with topics.open(url) as store, TopicTables(url) as tables:
         store.create("orders")
         store.producer("orders", token="p").append(b"x", priority="middle")
-        tables.pin("orders", "query", {Priority.MIDDLE: 1}, {Priority.MIDDLE: 2})
+        tables.pin("orders", "query", {Priority.MIDDLE: 1})
         assert "spark.query" in [one.group for one in store.groups("orders")]
 
 
@@ -137,7 +137,7 @@ def leave_gaps(server: MariaDb, database: str, total: int, every: int) -> set[by
 
 def rows_of(server: MariaDb, database: str, tables: TopicTables) -> set[object]:
     its = tables.look("orders").ranges[Priority.MIDDLE]
-    query = tables.query("orders", Priority.MIDDLE, its.first, its.end, ["body"])
+    query = tables.bulk.query("orders", Priority.MIDDLE, its.first, its.end, ["body"])
     return {row[0] for row in read(server, database, query.rows)}
 
 

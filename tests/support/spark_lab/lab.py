@@ -149,7 +149,7 @@ class DatabaseServer:
             for priority in Priority:
                 with connection.cursor() as cursor:
                     # Past the mark too: what is doubled there counts as well.
-                    cursor.execute(tables.query("out", priority, 0, 1 << 62, ["body"]).rows)
+                    cursor.execute(tables.bulk.query("out", priority, 0, 1 << 62, ["body"]).rows)
                     found += [row[0] for row in cursor.fetchall()]
         return found
 

@@ -6,7 +6,6 @@ range that is read again has the same rows.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +19,7 @@ from headrace.bulk.decode.sql_rows import batch_of
 from headrace.bulk.read_plan import ROWS_PER_QUERY, SqlPlan
 from headrace.errors import BrokerError, EngineUnavailable, SourceChanged
 from headrace.spark import errors
-from headrace.spark.backends.base import GAP_SECONDS
+from headrace.spark.backends.base import GAP_SECONDS, retried
 from headrace.spark.errors import SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions, WriteOptions
@@ -31,33 +30,21 @@ from headrace.topics.topic_tables import Entry, Priority, TopicTables
 
 T = TypeVar("T")
 
-AGAIN_SECONDS = 0.5
-
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
     """Errors of the engine as SparkError."""
     try:
         yield
+    except SourceChanged as error:
+        raise errors.SourceChanged(str(error)) from None
     except BrokerError as error:
         raise SparkError(str(error)) from None
 
 
-def with_retries(patience: float, work: Callable[[], T]) -> T:
-    """Run ``work``, and retry for ``patience`` seconds while the server is unreachable: it must be
-    safe to repeat."""
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            return work()
-        except EngineUnavailable as error:
-            if time.monotonic() > deadline:
-                raise SparkError(str(error)) from None
-            time.sleep(AGAIN_SECONDS)
-        except SourceChanged as error:
-            raise errors.SourceChanged(str(error)) from None
-        except BrokerError as error:
-            raise SparkError(str(error)) from None
+def _retried(patience: float, work: Callable[[], T]) -> T:
+    with translated_errors():
+        return retried(patience, work, EngineUnavailable)
 
 
 class MySqlBackend:
@@ -68,7 +55,7 @@ class MySqlBackend:
 
     def _do(self, work: Callable[[TopicTables], T]) -> T:
         with TopicTables(self._options.url) as tables:
-            return with_retries(self._options.patience, lambda: work(tables))
+            return _retried(self._options.patience, lambda: work(tables))
 
     def sources(
         self, time_ms: int | None = None, *, complete: bool = False
@@ -82,7 +69,7 @@ class MySqlBackend:
         def work(tables: TopicTables) -> None:
             for name, one in position.sources.items():
                 start = {Priority(partition): at for partition, at in one.next.items()}
-                tables.pin(name, position.query, start, start)
+                tables.pin(name, position.query, start)
 
         self._do(work)
 
@@ -91,7 +78,8 @@ class MySqlBackend:
             known = {name: tables.pinned(name, query) for name in self._options.names}
             return {
                 name: SourceOffset(
-                    tables.look(name).uuid, {int(priority): at for priority, at in ids.items()}
+                    tables.look(name).uuid,
+                    {int(priority): at for priority, at in ids.items()},
                 )
                 for name, ids in known.items()
                 if ids
@@ -103,7 +91,7 @@ class MySqlBackend:
     def unpin(self, query: str) -> None:
         def work(tables: TopicTables) -> None:
             for name in self._options.names:
-                tables.unpin(name, query)
+                tables.pins.unpin(name, query)
 
         self._do(work)
 
@@ -114,12 +102,12 @@ class MySqlBackend:
         with TopicTables(self._options.url) as tables:
             for start in range(part.start, part.end, ROWS_PER_QUERY):
                 end = min(start + ROWS_PER_QUERY, part.end)
-                query = tables.query(part.source, priority, start, end, names)
+                query = tables.bulk.query(part.source, priority, start, end, names)
                 plan = SqlPlan(
                     part.source, part.partition, priority.label, choose.needed, end, uuid,
                     query.url, query.rows, query.uuid,
                 )  # fmt: skip
-                found = with_retries(self._options.patience, partial(batch_of, plan))
+                found = _retried(self._options.patience, partial(batch_of, plan))
                 if found.num_rows:
                     yield choose.apply(found)
 
@@ -153,9 +141,7 @@ class MySqlTopicSink:
 
     def publish(self, query: str, batch: int, attempts: Sequence[str]) -> None:
         with TopicTables(self._url) as tables:
-            with_retries(
-                self._patience, lambda: tables.publish(self._topic, query, batch, attempts)
-            )
+            _retried(self._patience, lambda: tables.publish(self._topic, query, batch, attempts))
 
     def discard(self, query: str, batch: int) -> None:
         with translated_errors(), TopicTables(self._url) as tables:
