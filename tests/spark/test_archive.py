@@ -83,7 +83,7 @@ def test_every_message_is_archived_once_whatever_happens(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(run, "commit_round", crash)
+        patched.setattr(run, "commit", crash)
         with pytest.raises(RuntimeError, match="killed"):
             job.run(once=True, stop=stop)
     files = len(list((lake / "messages").rglob("*.parquet")))

@@ -137,7 +137,7 @@ def visits_of(clicks: list[dict[str, str]]) -> list[tuple[object, ...]]:
 
 @pytest.mark.spark
 def test_clicks_become_visits(spark: Any, broker: RunningBroker, tmp_path: Path) -> None:  # noqa: ANN401
-    from headrace.spark.lake.spark_tables import read_delta
+    from headrace.spark.lake.delta import read_delta
 
     clicks = list(make_clicks.clicks(900))
     make_clicks.append(url_of(broker), clicks)
@@ -160,7 +160,7 @@ def test_orders_of_a_queue_are_joined_with_the_archive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from headrace.spark.archive.archiver import Archiver
-    from headrace.spark.lake.spark_tables import read_delta
+    from headrace.spark.lake.delta import read_delta
 
     monkeypatch.setenv("LAKE", str(tmp_path / "lake"))
     make_orders.publish(url_of(broker), make_orders.orders(300))
@@ -193,7 +193,7 @@ def test_dead_letters_are_counted_by_their_causes(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from headrace.spark.lake.spark_tables import read_delta
+    from headrace.spark.lake.delta import read_delta
 
     jobs = list(make_failures.jobs(300))
     with make_failures.connect(url_of(broker)).new_connection() as connection:

@@ -69,7 +69,7 @@ def good_orders(count: int = COUNT) -> list[dict[str, Any]]:
 
 
 def test_orders_per_minute(spark: Any, place: Path) -> None:  # noqa: ANN401
-    from headrace.spark.lake.spark_tables import read_delta
+    from headrace.spark.lake.delta import read_delta
 
     state = run(spark, EXAMPLES / "orders-per-minute.toml", place)
     expected: dict[tuple[datetime, str], list[Decimal]] = defaultdict(list)
@@ -124,7 +124,7 @@ def test_orders_are_rows_of_a_delta_table_also_after_a_restart(spark: Any, place
 
 
 def test_the_same_batch_twice_is_in_a_delta_table_once(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    from headrace.spark.lake.spark_tables import read_delta
+    from headrace.spark.lake.delta import read_delta
     from headrace.spark.pipelines.sinks import DeltaSink
 
     rows = spark.createDataFrame([(1, "a/b"), (2, None)], "n INT, part STRING")

@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.client.errors import (
-    ConnectionClosed,
-    HeadraceError,
-    RequestTimeout,
-    error_of,
-)
+from headrace.client.errors import ConnectionClosed, RequestTimeout, error_of
 from headrace.client.settings import HostRotation, Settings
 from headrace.errors import CommandInvalid
 from headrace.model.log_epochs import Epochs
@@ -63,9 +57,9 @@ class Pin:
 class BulkConnection:
     """Connects when made; raises what the client raises."""
 
-    def __init__(self, settings: Settings, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._socket = self._connect(tls)
+        self._socket = self._connect()
         self.is_sparse = False  # offsets of the last fetch may be missing, and that is right
         self.messages = 0  # that the broker has sent in all fetches, by its index
         self._rid = 0
@@ -93,8 +87,8 @@ class BulkConnection:
             self.close()
             raise
 
-    def _connect(self, tls: ssl.SSLContext | None) -> socket.socket:
-        settings = self._settings
+    def _connect(self) -> socket.socket:
+        settings, tls = self._settings, self._settings.tls_context()
         hosts = HostRotation(settings)
         while True:
             address = hosts.current
@@ -122,6 +116,14 @@ class BulkConnection:
             if answer.get("rid") == rid:
                 return _checked(answer)
 
+    def rows(self, kind: str) -> Iterator[dict[str, Any]]:
+        """What the broker lists under ``kind``, page by page."""
+        page, more = 0, True
+        while more:
+            answer = self.call(Op.LIST, kind=kind, page=page)
+            yield from answer["rows"]
+            page, more = page + 1, bool(answer.get("more"))
+
     def sources(
         self, destinations: Sequence[Mapping[str, str]], time_ms: int = 0, patience: float = 0.0
     ) -> list[ReadableSource]:
@@ -134,7 +136,8 @@ class BulkConnection:
     def fetch(self, start: int, end: int, **fields: object) -> Iterator[bytes]:
         """The rows start .. end - 1 of a partition, as pieces of Arrow streams.
 
-        A piece that ends a stream is followed by b"": the next one begins a stream of its own.
+        Each is whole messages. The one that ends a stream is followed by b"": the next one begins
+        a stream of its own.
         """
         while start < end:
             rid = self._send(Op.FETCH, {"start": start, "end": end, **fields})
@@ -178,13 +181,7 @@ class BulkConnection:
 
     def pins(self) -> list[Pin]:
         """All pins of the vhost that the user may see."""
-        rows: list[Pin] = []
-        page, more = 0, True
-        while more:
-            answer = self.call(Op.LIST, kind="pins", page=page)
-            rows += [Pin(**row) for row in answer["rows"]]
-            page, more = page + 1, bool(answer.get("more"))
-        return rows
+        return [Pin(**row) for row in self.rows("pins")]
 
     def unpin(self, query: str) -> None:
         """The query is over for good."""
@@ -303,9 +300,5 @@ def _by_text(numbers: Mapping[int, int]) -> dict[str, int]:
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     if not answer["ok"]:
-        raise _refusal(answer)
+        raise error_of(str(answer.get("code", "internal")), str(answer.get("text", "")))
     return answer
-
-
-def _refusal(answer: Mapping[str, Any]) -> HeadraceError:
-    return error_of(str(answer.get("code", "internal")), str(answer.get("text", "")))

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
 
 
 class SparkError(Exception):
@@ -60,6 +65,14 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, SparkError):
         return str(error)
     return reason_in(str(error)) or type(error).__name__
+
+
+def refusal_of(error: PySparkException, what: str, known: Sequence[str]) -> str:
+    """The reason why a query is refused; for an unknown table or view with the known ones."""
+    if "TABLE_OR_VIEW_NOT_FOUND" not in str(error.getCondition()):
+        return reason_of(error)
+    wanted = (error.getMessageParameters() or {}).get("relationName", "")
+    return f"unknown {what} {wanted}; expected one of {', '.join(known)}"
 
 
 def reason_in(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql.datasource import (
@@ -31,41 +31,25 @@ class OffsetFilter:
     high: int | None = None  # exclusive
     since_ms: int | None = None
     until_ms: int | None = None
-    _unused: list[Filter] = field(default_factory=list)
 
     def take(self, one: Filter) -> None:
         column = getattr(one, "attribute", ())
-        if column == ("partition",):
+        if column == ("partition",) and isinstance(one, EqualTo | In):
             self._take_partition(one)
         elif column == ("offset",):
             self._take_offset(one)
         elif column == ("timestamp",):
             self._take_time(one)
 
-    def _take_partition(self, one: Filter) -> None:
-        if isinstance(one, EqualTo):
-            wanted = {one.value}
-        elif isinstance(one, In):
-            wanted = set(one.value)
-        else:
-            return
+    def _take_partition(self, one: EqualTo | In) -> None:
+        wanted = {one.value} if isinstance(one, EqualTo) else set(one.value)
         self.partitions = wanted if self.partitions is None else self.partitions & wanted
 
     def _take_offset(self, one: Filter) -> None:
-        if isinstance(one, EqualTo):
-            self._between(one.value, one.value + 1)
-        elif isinstance(one, GreaterThan):
-            self._between(one.value + 1, None)
-        elif isinstance(one, GreaterThanOrEqual):
-            self._between(one.value, None)
-        elif isinstance(one, LessThan):
-            self._between(0, one.value)
-        elif isinstance(one, LessThanOrEqual):
-            self._between(0, one.value + 1)
-
-    def _between(self, low: int, high: int | None) -> None:
-        self.low = max(self.low, low)
-        if high is not None:
+        if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+            self.low = max(self.low, one.value + isinstance(one, GreaterThan))
+        if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
+            high = one.value + (not isinstance(one, LessThan))
             self.high = high if self.high is None else min(self.high, high)
 
     def _take_time(self, one: Filter) -> None:

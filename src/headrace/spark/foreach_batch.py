@@ -16,12 +16,11 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headrace.spark.errors import SinkRefused
+from headrace.spark.errors import BadOption, SinkRefused
 from headrace.spark.options import DEFAULT_URL, PATIENCE, WriteOptions, write_options
 from headrace.spark.row_mapping import check_schema
 from headrace.spark.sink import sink_of
-
-QUERY_PROPERTY = "sql.streaming.queryId"
+from headrace.spark.writer import QUERY_PROPERTY
 
 
 class BatchSink(Protocol):
@@ -54,6 +53,13 @@ def into(sink: BatchSink) -> Callable[[DataFrame, int], None]:
         sink.write(frame, query, batch)
 
     return write
+
+
+def need(frame: DataFrame, names: tuple[str, ...], kind: str) -> None:
+    """BadOption when a column is missing that a sink of this kind has to have."""
+    for name in names:
+        if name not in frame.columns:
+            raise BadOption(f"{kind}: no column '{name}' in {', '.join(frame.columns)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 
-from headrace.spark.columns import chosen
+from headrace.bulk.columns import COLUMNS
 from headrace.spark.errors import BadOption
 from headrace.urls import PORTS, parse_broker_url, split_hosts
 
@@ -17,6 +17,7 @@ EARLIEST, LATEST = -2, -1
 ROWS_PER_TASK = 500_000
 PIN_BYTES = 10 << 30
 PATIENCE = 60.0
+WRITABLE = ("body", "routing_key", "key", "tags", "priority", "message_id", "properties")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _READING = (
@@ -37,8 +38,8 @@ _READING = (
     "pinBytes",
     "pushFilters",
 )
-_ROCKETMQ = ("rocketmq", "rocketmqs")
-_SCHEMES = (*PORTS, "mysql", *_ROCKETMQ)
+ROCKETMQ = ("rocketmq", "rocketmqs")
+_SCHEMES = (*PORTS, "mysql", *ROCKETMQ)
 _WRITING = ("url", "topic", "exchange", "idempotencyKey")
 _SPARKS_OWN = ("checkpointlocation", "path", "queryname")  # which it hands over to sinks
 
@@ -82,12 +83,8 @@ class ReadOptions:
         return PATIENCE if self.is_stream else 0.0
 
     @property
-    def is_mysql(self) -> bool:
-        return self.url.startswith("mysql://")
-
-    @property
-    def is_rocketmq(self) -> bool:
-        return self.url.startswith(("rocketmq://", "rocketmqs://"))
+    def scheme(self) -> str:
+        return self.url.partition("://")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +110,11 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         )
     if options.get("tags") and options.get("selector"):
         raise BadOption("give 'tags' or 'selector', not both")
-    if kind == "queue" and _scheme(options) in ("mysql", *_ROCKETMQ):
-        raise BadOption(f"queues are in brokers: {_scheme(options)}:// has topics only")
+    url, scheme = _url(options)
+    if kind == "queue" and scheme not in PORTS:
+        raise BadOption(f"queues are in brokers: {scheme}:// has topics only")
     return ReadOptions(
-        url=_url(options),
+        url=url,
         kind=kind,
         names=names,
         start=_limit(options, "starting", EARLIEST, names),
@@ -138,16 +136,35 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     options = _known(given, _WRITING, _SPARKS_OWN)
     if bool(options.get("topic")) == bool("exchange" in options):
         raise BadOption("give one of the options 'topic' and 'exchange' to write to")
-    if _scheme(options) in _ROCKETMQ:
+    url, scheme = _url(options)
+    if scheme in ROCKETMQ:
         raise BadOption("rocketmq:// can only be read; write with a Producer of headrace.rocketmq")
-    if "exchange" in options and _scheme(options) == "mysql":
+    if "exchange" in options and scheme == "mysql":
         raise BadOption("exchanges are in brokers: mysql:// has topics only")
     return WriteOptions(
-        url=_url(options),
+        url=url,
         topic=options.get("topic"),
         exchange=options.get("exchange"),
         idempotency_key=options.get("idempotencykey"),
     )
+
+
+def chosen(text: str) -> tuple[str, ...]:
+    """The columns named in the option ``columns``; all of them when it is empty."""
+    names = tuple(part.strip() for part in text.split(",") if part.strip()) or tuple(COLUMNS)
+    for name in names:
+        if name not in COLUMNS:
+            raise BadOption(
+                f"columns: unknown column '{name}'; expected one of {', '.join(COLUMNS)}"
+            )
+    if len(set(names)) != len(names):
+        raise BadOption("columns: a column is named twice")
+    return names
+
+
+def ddl(names: Sequence[str]) -> str:
+    """The schema as Spark reads it."""
+    return ", ".join(f"`{name}` {COLUMNS[name]}" for name in names)
 
 
 def _known(
@@ -164,7 +181,8 @@ def _known(
     return options
 
 
-def _url(options: Mapping[str, str]) -> str:
+def _url(options: Mapping[str, str]) -> tuple[str, str]:
+    """With its scheme."""
     url = options.get("url", DEFAULT_URL)
     scheme = url.partition("://")[0]
     if scheme not in _SCHEMES:
@@ -176,11 +194,7 @@ def _url(options: Mapping[str, str]) -> str:
             split_hosts(url, 3306)
     except ValueError as error:
         raise BadOption(f"url: {error}") from None
-    return url
-
-
-def _scheme(options: Mapping[str, str]) -> str:
-    return _url(options).partition("://")[0]
+    return url, scheme
 
 
 def _number(options: Mapping[str, str], key: str) -> int | None:

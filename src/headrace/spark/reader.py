@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from headrace.bulk.client import ReadableSource
 from headrace.model.log_epochs import current_epoch, end_of_epoch
+from headrace.model.readable_range import ReadableRange
 from headrace.spark import task_plan
 from headrace.spark.backends.base import Backend, PinnedBackend, backend_of
 from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged, SparkError
@@ -179,14 +180,13 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         starts = _starts(begin, sources)
         waiting = [
             task_plan.PlannedPartition(
-                name,
+                one.name,
                 partition,
                 one.priorities[partition],
-                starts[name, partition],
-                self._end(name, partition, there.end),
+                starts[one.name, partition],
+                self._end(one.name, partition, there.end),
             )
-            for name, one in sources.items()
-            for partition, there in one.ranges.items()
+            for one, partition, there in _partitions(sources)
         ]
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         finish = _offset(begin.query, sources, task_plan.admit(waiting, room))
@@ -364,40 +364,41 @@ def _check_partitions(limit: OffsetLimit, one: ReadableSource) -> None:
         )
 
 
+def _partitions(
+    sources: Mapping[str, ReadableSource],
+) -> Iterator[tuple[ReadableSource, int, ReadableRange]]:
+    for one in sources.values():
+        for partition, there in one.ranges.items():
+            yield one, partition, there
+
+
 def _check_complete(
     sources: Mapping[str, ReadableSource], starts: PartitionOffsets, finish: StreamOffset
 ) -> None:
-    for name, one in sources.items():
-        wanted = finish.sources.get(name)
-        for partition, there in one.ranges.items():
-            start = starts[name, partition]
-            end = wanted.next.get(partition, start) if wanted is not None else start
-            lost = min(there.complete, end)
-            if start < lost:
-                raise DataLost(
-                    f"'{name}' partition {partition}: offsets {start} to {lost - 1} are gone, "
-                    "removed by retention or acknowledged while no pin kept them. "
-                    "failOnDataLoss=false continues without them"
-                )
+    for one, partition, there in _partitions(sources):
+        start = starts[one.name, partition]
+        wanted = finish.sources.get(one.name)
+        end = wanted.next.get(partition, start) if wanted is not None else start
+        lost = min(there.complete, end)
+        if start < lost:
+            raise DataLost(
+                f"'{one.name}' partition {partition}: offsets {start} to {lost - 1} are gone, "
+                "removed by retention or acknowledged while no pin kept them. "
+                "failOnDataLoss=false continues without them"
+            )
 
 
 def _starts(begin: StreamOffset, sources: Mapping[str, ReadableSource]) -> PartitionOffsets:
     """A partition or source that is new begins at its first offset."""
-    starts: PartitionOffsets = {}
-    for name, one in sources.items():
-        known = begin.sources.get(name)
-        for partition, there in one.ranges.items():
-            next_offsets = known.next if known is not None else {}
-            starts[name, partition] = next_offsets.get(partition, there.first)
-    return starts
+    known = {name: one.next for name, one in begin.sources.items()}
+    return {
+        (one.name, partition): known.get(one.name, {}).get(partition, there.first)
+        for one, partition, there in _partitions(sources)
+    }
 
 
 def _ends(sources: Mapping[str, ReadableSource]) -> PartitionOffsets:
-    return {
-        (name, partition): there.end
-        for name, one in sources.items()
-        for partition, there in one.ranges.items()
-    }
+    return {(one.name, partition): there.end for one, partition, there in _partitions(sources)}
 
 
 def _offset(

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, MapType, StringType, StructType
 
-from headrace.spark.columns import WRITABLE
 from headrace.spark.errors import BadOption
-from headrace.spark.options import WriteOptions
+from headrace.spark.options import WRITABLE, WriteOptions
 
 PRIORITIES = ("low", "middle", "high")
 # AMQP counts: none and 4 to 5 are middle.

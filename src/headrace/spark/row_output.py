@@ -38,7 +38,6 @@ def draw(
     title: str | None = None,
     note: str | None = None,
 ) -> None:
-    """A table, drawn."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -14,8 +14,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headrace.spark.columns import ddl
-from headrace.spark.options import PATIENCE, ReadOptions, read_options, write_options
+from headrace.spark.options import PATIENCE, ReadOptions, ddl, read_options, write_options
 from headrace.spark.reader import BatchReader, FilteringReader, StreamReader
 from headrace.spark.selection import selection
 from headrace.spark.writer import BatchWriter, StreamWriter

@@ -27,8 +27,6 @@ class PlannedPartition:
 
 @dataclass(frozen=True, slots=True)
 class TaskRange:
-    """What one task reads."""
-
     source: str
     partition: int
     start: int
@@ -81,7 +79,6 @@ def ranges(
     ends: Mapping[tuple[str, int], int],
     rows_per_task: int,
 ) -> list[TaskRange]:
-    """The tasks of a batch."""
     return [
         TaskRange(source, partition, low, high)
         for (source, partition), end in sorted(ends.items())

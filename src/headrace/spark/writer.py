@@ -31,40 +31,13 @@ BATCH_PROPERTY = "streaming.sql.batchId"
 
 @dataclass
 class StagedTask(WriterCommitMessage):
-    """What one task has staged."""
-
     query: str
     attempt: str
     rows: int
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """df.write: appends. With an idempotency key, once, however often it is repeated."""
-
-    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        super().__init__()
-        if overwrite:
-            raise BadOption("messages can only be appended: use .mode('append')")
-        check_schema(schema, options)
-        self.options = options
-        self.query = options.idempotency_key or f"once-{uuid.uuid4().hex}"
-
-    @property
-    def sink(self) -> StagedSink:
-        return sink_of(self.options)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _stage(self.sink, f"batch:{self.query}", 0, iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _publish(self.sink, f"batch:{self.query}", 0, messages)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self.sink.discard(f"batch:{self.query}", 0)
-
-
-class StreamWriter(DataSourceStreamArrowWriter):
-    """df.writeStream: every batch once, also when Spark repeats it."""
+class _Writer:
+    """What both kinds of writer share. It travels to executors: options only, no connections."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         super().__init__()
@@ -75,36 +48,54 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def sink(self) -> StagedSink:
         return sink_of(self.options)
 
+    def stage(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> StagedTask:
+        """One attempt of one task: only those that the driver names are published."""
+        attempt = f"{_context().partitionId()}-{uuid.uuid4().hex[:12]}"
+        return StagedTask(query, attempt, self.sink.stage(query, batch, attempt, batches))
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """df.write: appends. With an idempotency key, once, however often it is repeated."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise BadOption("messages can only be appended: use .mode('append')")
+        super().__init__(options, schema)
+        self.query = f"batch:{options.idempotency_key or f'once-{uuid.uuid4().hex}'}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self.stage(self.query, 0, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self.sink.publish(self.query, 0, _attempts(_staged(messages)))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self.sink.discard(self.query, 0)
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """df.writeStream: every batch once, also when Spark repeats it."""
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = _context()
         query = f"stream:{context.getLocalProperty(QUERY_PROPERTY)}"
-        batch = int(context.getLocalProperty(BATCH_PROPERTY) or 0)
-        return _stage(self.sink, query, batch, iterator)
+        return self.stage(query, int(context.getLocalProperty(BATCH_PROPERTY) or 0), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        staged = [one for one in messages if isinstance(one, StagedTask)]
-        if staged:
-            _publish(self.sink, staged[0].query, batchId, messages)
+        if staged := _staged(messages):
+            self.sink.publish(staged[0].query, batchId, _attempts(staged))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        staged = [one for one in messages if isinstance(one, StagedTask)]
-        if staged:
+        if staged := _staged(messages):
             self.sink.discard(staged[0].query, batchId)
 
 
-def _stage(
-    sink: StagedSink, query: str, batch: int, batches: Iterator[pa.RecordBatch]
-) -> WriterCommitMessage:
-    """One attempt of one task: only those that the driver names are published."""
-    attempt = f"{_context().partitionId()}-{uuid.uuid4().hex[:12]}"
-    return StagedTask(query, attempt, sink.stage(query, batch, attempt, batches))
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
+    return [one for one in messages if isinstance(one, StagedTask)]
 
 
-def _publish(
-    sink: StagedSink, query: str, batch: int, messages: Sequence[WriterCommitMessage | None]
-) -> None:
-    staged = [one for one in messages if isinstance(one, StagedTask)]
-    sink.publish(query, batch, [one.attempt for one in staged if one.rows])
+def _attempts(staged: list[StagedTask]) -> list[str]:
+    return [one.attempt for one in staged if one.rows]
 
 
 def _context() -> Any:  # noqa: ANN401 - pyspark's own

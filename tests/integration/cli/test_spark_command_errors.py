@@ -231,7 +231,7 @@ def test_pipelines_are_listed_with_their_state(
 ) -> None:
     import socket
 
-    from headrace.spark.pipelines.status import StateFile
+    from headrace.spark.pipelines.status import write_state
 
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -240,7 +240,7 @@ def test_pipelines_are_listed_with_their_state(
         state: dict[str, object] = {"name": name, "state": "running", "pid": pid}
         state |= {"host": socket.gethostname(), "queries": [query], "bad_records": 1}
         state |= {"updated_at": "now", "error": None}
-        StateFile(tmp_path, name).write(state)
+        write_state(tmp_path, name, state)
     (tmp_path / "pipelines" / "cut.json").write_text("{")
     assert main(["pipeline", "list", "--state-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "alive\trunning\t7\t2\t1\tnow\t\ngone\tdied\t7\t2\t1\tnow\t\n"

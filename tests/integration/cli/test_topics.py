@@ -123,7 +123,7 @@ def test_retention_is_shown_as_it_was_written(
 def test_a_report_names_those_who_read_alone(
     capsys: pytest.CaptureFixture[str], topic: str, site: RunningBroker
 ) -> None:
-    groups = pytest.importorskip("headrace.spark.reports.inputs")
+    groups = pytest.importorskip("headrace.spark.reports.report")
     call(capsys, "topic", "append", topic, "x", "--count", "3")
     call(capsys, "topic", "read", topic, "--token", "auditor", "-n", "1")
     call(capsys, "topic", "read", topic, "--group", "post", "-n", "3")

@@ -2,6 +2,10 @@
 
 A round plans ranges of offsets, pins them at the broker, lets tasks write them to Parquet files,
 commits the files, and moves the pins behind them.
+
+How far each partition is archived is part of the commit that adds its rows: no other record of it
+exists that could disagree. A round that is repeated after a crash therefore adds nothing twice,
+and files without a commit belong to no table.
 """
 
 from __future__ import annotations
@@ -11,14 +15,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from headrace.spark.archive.commit import archived_offset, commit_round
 from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, as_rows, table_path
 from headrace.spark.archive.round_plan import (
     ROWS_PER_ROUND,
@@ -30,7 +32,7 @@ from headrace.spark.archive.round_plan import (
 from headrace.spark.archive.sources import ArchiveChoice, archive_sources
 from headrace.spark.backends.broker import BrokerBackend, connect, translated_errors
 from headrace.spark.errors import LakeError
-from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, open_table
+from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, commit, open_table
 from headrace.spark.options import PIN_BYTES, read_options
 from headrace.spark.task_plan import TaskRange
 from headrace.urls import parse_broker_url
@@ -44,8 +46,6 @@ _TASK_DDL = (
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRound:
-    """What one round did."""
-
     rows: int
     sources: int
     waiting: int  # messages that are left for the next
@@ -103,7 +103,12 @@ class Archiver:
         if tasks:
             files = self._write(tasks)
             rows = sum(one.rows for one in files)
-            commit_round(table, files, found, after)
+            versions = {
+                _application(new.source.uuid, new.partition): new.start
+                for old, new in zip(found, after, strict=True)
+                if new.known != old.known
+            }
+            commit(table, files, versions)
             self._pin(table, after)
         waiting = sum(one.range.end - one.start for one in after)
         names = {(one.kind, one.source) for one in tasks}
@@ -120,7 +125,10 @@ class Archiver:
     def _pinned(self, table: DeltaTable) -> list[ArchivePosition]:
         """The positions, pinned from now on. They are read again after pinning: what was
         acknowledged before it may be gone."""
-        known = partial(archived_offset, table)
+
+        def known(uuid: str, partition: int) -> int | None:
+            return table.transaction_version(_application(uuid, partition))
+
         with connect(self.url, PATIENCE_SECONDS) as connection:
             before = positions(archive_sources(connection, self.choice), known, self.skip_lost)
             self._pin(table, before)
@@ -172,6 +180,11 @@ class _Task:
         part = TaskRange(one.source, one.partition, one.start, one.end)
         for batch in BrokerBackend(options).batches(part, one.uuid):
             yield as_rows(batch, self.vhost, one.kind, one.uuid)
+
+
+def _application(uuid: str, partition: int) -> str:
+    """The name under which the table keeps how far a partition is archived."""
+    return f"headrace-archive:{uuid}:{partition}"
 
 
 def _query(table: DeltaTable) -> str:

@@ -29,11 +29,9 @@ def table_path(lake: Path | str) -> str:
 
 def as_rows(batch: pa.RecordBatch, vhost: str, kind: str, uuid: str) -> pa.RecordBatch:
     """Messages as rows of the table."""
-    count = batch.num_rows
     columns = {name: batch.column(name) for name in batch.schema.names}
-    columns["vhost"] = pa.array([vhost] * count, pa.string())
-    columns["kind"] = pa.array([kind] * count, pa.string())
-    columns["source_uuid"] = pa.array([uuid] * count, pa.string())
+    for name, text in (("vhost", vhost), ("kind", kind), ("source_uuid", uuid)):
+        columns[name] = pa.repeat(pa.scalar(text), batch.num_rows)
     columns["date"] = pc.cast(columns["timestamp"].cast(COLUMNS["timestamp"]), pa.date32())
     return pa.RecordBatch.from_arrays(
         [columns[field.name].cast(field.type) for field in SCHEMA], schema=SCHEMA

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.spark.archive.layout import TABLE, table_path
-from headrace.spark.errors import BadOption, LakeError, SparkMissing, reason_of
+from headrace.spark.errors import BadOption, LakeError, SparkMissing, refusal_of
 from headrace.spark.jar import jar
-from headrace.spark.lake.spark_tables import open_delta, read_delta
+from headrace.spark.lake.delta import open_delta, read_delta
 
 
 def has_archive(lake: Path | str) -> bool:
@@ -67,11 +67,7 @@ def query(spark: SparkSession, sql: str, names: list[str]) -> DataFrame:
     try:
         return spark.sql(sql)
     except AnalysisException as error:
-        if "TABLE_OR_VIEW_NOT_FOUND" in str(error.getCondition()):
-            known = ", ".join(names)
-            wanted = (error.getMessageParameters() or {}).get("relationName", "")
-            raise BadOption(f"unknown table {wanted}; expected one of {known}") from error
-        raise BadOption(reason_of(error)) from error
+        raise BadOption(refusal_of(error, "table", names)) from error
 
 
 def _written(name: str) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
 from headrace.bulk.client import ReadableSource
+from headrace.retry import RetryPolicy
 from headrace.spark.offsets import StreamOffset
-from headrace.spark.options import ReadOptions
+from headrace.spark.options import ROCKETMQ, ReadOptions
 from headrace.spark.task_plan import TaskRange
 
+T = TypeVar("T")
+AGAIN_SECONDS = 0.5
 GAP_SECONDS = 15.0  # a transaction that is still open may hold ids below committed messages
 
 
@@ -40,12 +43,21 @@ class PinnedBackend(Protocol):
         """Remove the pins of a query."""
 
 
+def retried(patience: float, work: Callable[[], T], away: type[Exception]) -> T:
+    """The result of ``work``, tried again for ``patience`` seconds while it raises ``away``: the
+    server may be restarting. It must be safe to repeat."""
+    policy = RetryPolicy(
+        deadline_s=patience, first_pause_s=AGAIN_SECONDS, max_pause_s=AGAIN_SECONDS, jitter=0.0
+    )
+    return policy.run(work, lambda error: isinstance(error, away))
+
+
 def backend_of(options: ReadOptions) -> Backend:
-    if options.is_mysql:
+    if options.scheme == "mysql":
         from headrace.spark.backends.mysql import MySqlBackend
 
         return MySqlBackend(options)
-    if options.is_rocketmq:
+    if options.scheme in ROCKETMQ:
         from headrace.spark.backends.rocketmq import RocketMqBackend
 
         return RocketMqBackend(options)

@@ -13,7 +13,7 @@ from headrace.bulk.client import BulkConnection, ReadableSource
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import settings_of
 from headrace.model.log_epochs import current_epoch
-from headrace.spark.backends.base import GAP_SECONDS
+from headrace.spark.backends.base import AGAIN_SECONDS, GAP_SECONDS, retried
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions
@@ -21,7 +21,7 @@ from headrace.spark.selection import selection
 from headrace.spark.task_plan import TaskRange
 
 FETCH_SECONDS = 120.0
-AGAIN_SECONDS = 0.5
+_SAME = {"data_lost": DataLost, "source_changed": SourceChanged}
 
 
 def connect(url: str, patience: float = 0.0) -> BulkConnection:
@@ -30,16 +30,8 @@ def connect(url: str, patience: float = 0.0) -> BulkConnection:
     Retries for ``patience`` seconds while the broker is unreachable: it may be restarting.
     """
     settings = replace(settings_of(url), request_timeout=FETCH_SECONDS)
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            return BulkConnection(settings, tls=settings.tls_context())
-        except ConnectionClosed as error:
-            if time.monotonic() > deadline:
-                raise SparkError(str(error)) from None
-            time.sleep(AGAIN_SECONDS)
-        except HeadraceError as error:
-            raise SparkError(str(error)) from None
+    with translated_errors():
+        return retried(patience, lambda: BulkConnection(settings), ConnectionClosed)
 
 
 class BrokerBackend:
@@ -146,11 +138,13 @@ def _check_end(part: TaskRange, reached: int, options: ReadOptions) -> None:
 
 
 def _decoded(pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-    try:
-        while True:
-            yield from pa.ipc.open_stream(_Stream(pieces))
-    except _EndOfStream:
-        return
+    """Every piece is whole messages of an Arrow stream; where one begins, there is its schema."""
+    for piece in filter(None, pieces):
+        for message in pa.ipc.MessageReader.open_stream(piece):
+            if message.type == "schema":
+                schema = pa.ipc.read_schema(message)
+            else:
+                yield pa.ipc.read_record_batch(message, schema)
 
 
 @contextmanager
@@ -159,59 +153,6 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except HeadraceError as error:
-        raise _translated(error) from None
-
-
-def _translated(error: HeadraceError) -> SparkError:
-    if error.code == "data_lost":
-        return DataLost(error.text)
-    if error.code == "source_changed":
-        return SourceChanged(error.text)
-    return SparkError(str(error))
-
-
-class _EndOfStream(Exception):
-    """There is no further stream."""
-
-
-class _Stream:
-    """One Arrow stream out of the pieces, as a file that can only be read forward."""
-
-    closed = False
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        first = next((piece for piece in pieces if piece), None)
-        if first is None:
-            raise _EndOfStream
-        self._data = memoryview(first)
-
-    def read(self, size: int = -1) -> bytes | memoryview:
-        if not self._data:
-            piece = next(self._pieces, b"")
-            if not piece:
-                return b""
-            self._data = memoryview(piece)
-        if size < 0 or size >= len(self._data):
-            if 0 <= size != len(self._data):
-                return self._joined(size)
-            taken, self._data = self._data, memoryview(b"")
-            return taken
-        taken, self._data = self._data[:size], self._data[size:]
-        return taken
-
-    def _joined(self, size: int) -> bytes:
-        parts = [bytes(self._data)]
-        size -= len(self._data)
-        self._data = memoryview(b"")
-        while size:
-            piece = next(self._pieces, b"")
-            if not piece:
-                break
-            parts.append(piece[:size])
-            self._data = memoryview(piece)[size:]
-            size -= len(parts[-1])
-        return b"".join(parts)
-
-    def close(self) -> None:
-        pass
+        if error.code in _SAME:
+            raise _SAME[error.code](error.text) from None
+        raise SparkError(str(error)) from None

@@ -28,6 +28,7 @@ from headrace.rocketmq import (
     RocketMQError,
 )
 from headrace.rocketmq.queue_reader import GROUP
+from headrace.spark.backends.base import AGAIN_SECONDS, retried
 from headrace.spark.errors import BadOption, DataLost, SparkError
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
@@ -36,7 +37,6 @@ from headrace.spark.task_plan import TaskRange
 
 T = TypeVar("T")
 ROWS = 8192  # of one Arrow batch, about
-AGAIN_SECONDS = 0.5
 DEFAULT_PORT = 9876
 PRIORITY = "middle"  # RocketMQ has one
 _OWN_COLUMNS = ("TAGS", "KEYS", "UNIQ_KEY")
@@ -87,10 +87,10 @@ class RocketMqBackend:
                 if self._options.fail_on_data_loss:
                     raise DataLost(str(error)) from None
                 start = error.first
-            except RemotingError as error:
-                _wait_for_brokers(error, deadline)
             except RocketMQError as error:
-                raise SparkError(str(error)) from None
+                if not isinstance(error, RemotingError) or time.monotonic() > deadline:
+                    raise SparkError(str(error)) from None
+                time.sleep(AGAIN_SECONDS)
 
     def _rows(self, part: TaskRange, start: int) -> Iterator[list[MessageExt]]:
         """Messages in groups that are worth a batch."""
@@ -149,21 +149,15 @@ def _reader(options: ReadOptions) -> QueueReader:
 
 def _with_retries(options: ReadOptions, work: Callable[[QueueReader], T]) -> T:
     """Run ``work`` with a reader; a stream retries while brokers are unreachable."""
-    deadline = time.monotonic() + options.patience
-    while True:
-        try:
-            with _reader(options) as reader:
-                return work(reader)
-        except RemotingError as error:
-            _wait_for_brokers(error, deadline)
-        except RocketMQError as error:
-            raise SparkError(str(error)) from None
 
+    def attempt() -> T:
+        with _reader(options) as reader:
+            return work(reader)
 
-def _wait_for_brokers(error: RemotingError, deadline: float) -> None:
-    if time.monotonic() > deadline:
+    try:
+        return retried(options.patience, attempt, RemotingError)
+    except RocketMQError as error:
         raise SparkError(str(error)) from None
-    time.sleep(AGAIN_SECONDS)
 
 
 # -- what there is ---------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Delta tables without Java: tasks write Parquet files, the driver commits all of them at once.
 
 A commit carries application transactions, (name, version) each: what was committed under a version
-before is not committed again. Files of tasks that failed are part of no table.
+before is not committed again. Files of tasks that failed are part of no table. Spark reads the
+files without Delta's jar.
 """
 
 from __future__ import annotations
@@ -21,25 +22,17 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.spark.errors import LakeError, SinkRefused
 
 # What tasks report to the driver about each file they wrote.
 WRITTEN_DDL = "path string, size bigint, rows bigint, partition_values string"
-WRITTEN = pa.schema(
-    [
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("rows", pa.int64()),
-        ("partition_values", pa.string()),
-    ]
-)
 
 
 @dataclass(slots=True)
 class _OpenFile:
-    """A file that is being written."""
-
     path: str
     values: Mapping[str, str | None]
     writer: pq.ParquetWriter
@@ -67,8 +60,8 @@ class FileWriter:
         finally:
             for one in self._open.values():
                 one.writer.close()
-        done = [self._described(one) for one in self._open.values()]
-        yield pa.RecordBatch.from_pylist(done, WRITTEN)
+        if done := [self._described(one) for one in self._open.values()]:
+            yield pa.RecordBatch.from_pylist(done)
 
     def _parted(self, rows: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
         if not self.partition_by:
@@ -212,3 +205,38 @@ def commit(table: DeltaTable, files: Sequence[WrittenFile], versions: Mapping[st
             f"another program wrote the same rows to {table.table_uri} at the same moment: nothing "
             f"was written twice; run one at a time ({error})"
         ) from error
+
+
+# -- as tables of Spark ----------------------------------------------------------------------------
+
+
+def open_delta(path: str) -> DeltaTable:
+    """LakeError when there is no table."""
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        raise LakeError(f"no Delta table at {path}") from None
+
+
+def read_delta(spark: SparkSession, path: str) -> DataFrame:
+    """The newest version of a table: the files that are part of it, and no others."""
+    table = open_delta(path)
+    schema = from_arrow_schema(pa.schema(table.schema().to_arrow()), prefer_timestamp_ntz=False)
+    files = table.file_uris()
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", path).parquet(*files)
+
+
+def merge(table: DeltaTable, rows: pa.Table, keys: Sequence[str], app: str, version: int) -> None:
+    """One commit: the last row of each key counts. Meant for results, which are small."""
+    if not rows.num_rows:
+        return
+    same = " AND ".join(
+        f"(t.`{key}` = s.`{key}` OR (t.`{key}` IS NULL AND s.`{key}` IS NULL))" for key in keys
+    )
+    properties = CommitProperties(app_transactions=[Transaction(app, version)])
+    merger = table.merge(
+        rows, same, source_alias="s", target_alias="t", commit_properties=properties
+    )
+    merger.when_matched_update_all().when_not_matched_insert_all().execute()

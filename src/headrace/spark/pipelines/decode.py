@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     FractionalType,
+    IntegerType,
     IntegralType,
+    LongType,
     MapType,
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from headrace.spark.errors import BadOption, reason_of
-from headrace.spark.pipelines.avro import avro_reader, avro_type
 from headrace.spark.pipelines.model import Decode
 
 MESSAGE = "_message"
@@ -72,13 +81,14 @@ def _text(raw: DataFrame, decode: Decode) -> DecodedRows:
     bad = raw.where(_text_of(raw).isNull())
     return DecodedRows(
         rows.where(F.col("text").isNotNull()),
-        bad.select(*_kept(bad), F.lit("the body is not UTF-8").alias("reason")),
+        bad.withColumn("reason", F.lit("the body is not UTF-8")),
     )
 
 
 def _json(raw: DataFrame, decode: Decode) -> DecodedRows:
     schema = schema_of(decode)
-    with_corrupt = StructType([*_nullable(schema).fields, StructField(_CORRUPT, StringType())])
+    nullable = [StructField(one.name, one.dataType) for one in schema.fields]
+    with_corrupt = StructType([*nullable, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.from_json(_text_of(raw), with_corrupt, options)
     rows = raw.withColumn("_record", parsed)
@@ -87,12 +97,14 @@ def _json(raw: DataFrame, decode: Decode) -> DecodedRows:
     for field in schema.fields:
         if not field.nullable:
             fits = fits & record[field.name].isNotNull()
-    explain = _explaining(why_not(schema.json()))
+    reason = why_not(schema.json())
+    # Spark looks into type hints, and warns of those it does not know: a lambda has none.
+    explain = F.udf(lambda body: reason(body), StringType())
     bad = rows.where(~F.coalesce(fits, F.lit(False))).drop("_record")
     good = rows.where(fits)
     return DecodedRows(
         good.select(*(record[name].alias(name) for name in schema.names), _message(raw)),
-        bad.select(*_kept(bad), explain(bad["body"]).alias("reason")),
+        bad.withColumn("reason", explain(bad["body"])),
     )
 
 
@@ -109,25 +121,12 @@ def _avro(raw: DataFrame, decode: Decode) -> DecodedRows:
     value = record["value"]
     return DecodedRows(
         good.select(*(value[name].alias(name) for name in schema.names), _message(raw)),
-        bad.select(*_kept(raw), record["reason"].alias("reason")),
+        bad.withColumn("reason", record["reason"]).drop("_record"),
     )
 
 
 def _message(raw: DataFrame) -> Column:
     return F.struct(*(raw[name] for name in raw.columns if name != "body")).alias(MESSAGE)
-
-
-def _kept(raw: DataFrame) -> list[Column]:
-    return [raw[name] for name in raw.columns]
-
-
-def _nullable(schema: StructType) -> StructType:
-    return StructType([StructField(one.name, one.dataType) for one in schema.fields])
-
-
-def _explaining(function: Callable[[bytes], str]) -> Callable[[Column], Column]:
-    # Spark looks into type hints, and warns of those it does not know: a lambda has none.
-    return F.udf(lambda body: function(body), StringType())
 
 
 _DECODERS: dict[str, Callable[[DataFrame, Decode], DecodedRows]] = {
@@ -208,3 +207,107 @@ def _fits(value: object, wanted: DataType) -> bool:
 def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST else text[:LONGEST] + "..."
+
+
+# -- Avro, read by fastavro: the pip package of Spark comes without it -----------------------------
+
+FRAME = 5  # bytes that confluent clients put in front: 0 and the number of the schema
+
+_PLAIN: Mapping[str, DataType] = {
+    "string": StringType(),
+    "bytes": BinaryType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "fixed": BinaryType(),
+    "enum": StringType(),
+}
+_LOGICAL: Mapping[str, DataType] = {
+    "date": DateType(),
+    "timestamp-millis": TimestampType(),
+    "timestamp-micros": TimestampType(),
+    "uuid": StringType(),
+}
+
+
+def avro_type(schema: str) -> StructType:
+    """The columns of an Avro record; BadOption for any other schema."""
+    try:
+        value = json.loads(schema)
+    except ValueError as error:
+        raise BadOption(f"schema: an Avro schema is JSON: {error}") from None
+    _parsed(schema)
+    found = _type_of(value)
+    if not isinstance(found, StructType):
+        raise BadOption("schema: the Avro schema must be a record")
+    return found
+
+
+def _type_of(schema: Any) -> DataType:  # noqa: ANN401 - JSON
+    if isinstance(schema, list):
+        kinds = [one for one in schema if one != "null"]
+        if len(kinds) != 1:
+            raise BadOption("schema: of unions, only null and one other type can be columns")
+        return _type_of(kinds[0])
+    if isinstance(schema, str):
+        return _plain(schema)
+    kind, logical = schema.get("type"), schema.get("logicalType")
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    if logical == "decimal":
+        return DecimalType(schema["precision"], schema.get("scale", 0))
+    if kind == "record":
+        return StructType([StructField(f["name"], _type_of(f["type"])) for f in schema["fields"]])
+    if kind == "array":
+        return ArrayType(_type_of(schema["items"]))
+    if kind == "map":
+        return MapType(StringType(), _type_of(schema["values"]))
+    return _plain(kind) if isinstance(kind, str) else _type_of(kind)
+
+
+def _plain(name: str) -> DataType:
+    found = _PLAIN.get(name)
+    if found is None:
+        raise BadOption(f"schema: the Avro type '{name}' cannot be a column")
+    return found
+
+
+def _parsed(schema: str) -> Any:  # noqa: ANN401 - fastavro's own
+    try:
+        import fastavro
+    except ImportError:
+        raise BadOption(
+            "decode: avro needs the package fastavro: pip install 'headrace[spark]'"
+        ) from None
+    try:
+        return fastavro.parse_schema(json.loads(schema))
+    except (ValueError, KeyError, fastavro.schema.SchemaParseException) as error:
+        raise BadOption(f"schema: not an Avro schema: {error}") from None
+
+
+def avro_reader(schema: str, framing: str) -> Callable[[bytes], tuple[Any, str | None]]:
+    """A function from a body to (record, None) or (None, reason)."""
+    parsed: list[Any] = []  # parsed once in each worker
+
+    def read(body: bytes | None) -> tuple[Any, str | None]:
+        import fastavro
+
+        if not parsed:
+            parsed.append(_parsed(schema))
+        data = bytes(body or b"")
+        if framing == "confluent":
+            if len(data) < FRAME or data[0] != 0:
+                return None, "not framed: it does not begin with a zero byte"
+            data = data[FRAME:]
+        stream = io.BytesIO(data)
+        try:
+            value = fastavro.schemaless_reader(stream, parsed[0], None)
+        except Exception as error:
+            return None, f"not Avro of this schema: {type(error).__name__}: {error}"
+        if stream.read(1):
+            return None, f"not Avro of this schema: {len(data) - stream.tell() + 1} bytes too many"
+        return value, None
+
+    return read

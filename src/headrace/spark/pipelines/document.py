@@ -63,11 +63,9 @@ class TableFields:
             self.fail(near[0], f"unknown '{near[0]}'; did you mean '{key}'?")
         self.fail(None, f"'{key}' is missing{text}")
 
-    def line(self, key: str | None = None) -> int:
-        return self.document.lines.of(self.path if key is None else (*self.path, key))
-
-    def has(self, key: str) -> bool:
-        return key in self._table
+    @property
+    def line(self) -> int:
+        return self.document.lines.of(self.path)
 
     def take(self, key: str) -> Any:  # noqa: ANN401 - whatever the file has there
         self._taken.add(key)

@@ -146,15 +146,10 @@ def _check_views(top: TableFields, lines: list[tuple[str, int]]) -> None:
 
 
 def _source(name: str, fields: TableFields, url: str | None) -> SourceSpec:
-    options = {}
-    found = fields.text("url") or url
-    if found is not None:
-        options["url"] = found
-    for key, option in SOURCE_OPTIONS.items():
-        value = fields.plain(key)
-        if value is not None:
-            options[option] = value
-    spec = SourceSpec(name, options, _decode(fields), _watermark(fields), fields.line())
+    given = {"url": fields.text("url") or url}
+    given |= {option: fields.plain(key) for key, option in SOURCE_OPTIONS.items()}
+    options = {option: value for option, value in given.items() if value is not None}
+    spec = SourceSpec(name, options, _decode(fields), _watermark(fields), fields.line)
     fields.done()
     try:
         read_options(options)
@@ -166,8 +161,7 @@ def _source(name: str, fields: TableFields, url: str | None) -> SourceSpec:
 def _key_of(text: str) -> str | None:
     """The field that an error of the options begins with."""
     word = text.partition(":")[0].lower()
-    found = [key for key, option in SOURCE_OPTIONS.items() if option.lower() == word]
-    return found[0] if found else None
+    return next((key for key, one in SOURCE_OPTIONS.items() if one.lower() == word), None)
 
 
 def _decode(fields: TableFields) -> Decode:
@@ -224,7 +218,7 @@ def _table(name: str, fields: TableFields) -> TableSpec:
         fields.missing("path", ": where the table lies")
     if "://" not in path and not Path(path).exists():
         fields.fail("path", f"{path} does not exist")
-    schema, line = fields.text("schema"), fields.line()
+    schema, line = fields.text("schema"), fields.line
     return TableSpec(name, form, path, schema, fields.rest(), line)
 
 
@@ -243,7 +237,7 @@ def _step(fields: TableFields) -> StepSpec:
     if python is not None and not _FUNCTION.fullmatch(python):
         fields.fail("python", f"'python' is {python!r}; expected module:function")
     sql_line = fields.document.lines.of_text((*fields.path, "sql"))
-    found = StepSpec(name, sql, python, _watermark(fields), fields.line(), sql_line)
+    found = StepSpec(name, sql, python, _watermark(fields), fields.line, sql_line)
     fields.done()
     return found
 
@@ -254,7 +248,7 @@ def _step(fields: TableFields) -> StepSpec:
 def _sink(name: str, fields: TableFields, url: str | None, views: list[str], last: str) -> SinkSpec:
     if name == BAD_RECORDS:
         fields.fail(None, f"'{BAD_RECORDS}' is reserved for the table of bad records")
-    if not fields.has("type"):
+    if fields.text("type") is None:
         fields.missing("type", f"; expected one of {', '.join(SINKS)}")
     kind = fields.choice("type", SINKS, "")
     needed, modes = SINKS[kind]
@@ -273,7 +267,7 @@ def _sink(name: str, fields: TableFields, url: str | None, views: list[str], las
     if partition_by and kind not in ("parquet", "delta"):
         fields.fail("partition_by", f"a sink of type {kind} has no partitions")
     fields.done()
-    return SinkSpec(name, kind, view, mode, keys, partition_by, settings, fields.line())
+    return SinkSpec(name, kind, view, mode, keys, partition_by, settings, fields.line)
 
 
 def _settings(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.spark.errors import BadPipeline
+
 BAD_RECORDS = "bad-records"  # the name of the query that keeps them
 
 
@@ -81,8 +83,6 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """All of it."""
-
     name: str
     file: Path
     every: str
@@ -97,6 +97,9 @@ class Pipeline:
     def directory(self) -> Path:
         """Relative paths and modules are looked for here."""
         return self.file.parent
+
+    def error(self, line: int, text: str) -> BadPipeline:
+        return BadPipeline(f"{self.file}:{line}: {text}")
 
     @property
     def can_fail(self) -> bool:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
 
 from headrace.spark.errors import BadOption, SinkRefused, SparkMissing
+from headrace.spark.foreach_batch import need
 
 if TYPE_CHECKING:
     from pymysql import Connection
@@ -42,9 +43,7 @@ class MySqlTableSink:
     keys: tuple[str, ...]
 
     def check(self, frame: DataFrame) -> None:
-        for name in self.keys:
-            if name not in frame.columns:
-                raise BadOption(f"mysql: no column '{name}' in {', '.join(frame.columns)}")
+        need(frame, self.keys, "mysql")
         for name, kind in frame.dtypes:
             if kind not in _TYPES and not kind.startswith("decimal"):
                 raise BadOption(f"mysql: column '{name}' is {kind}: cast it, or use to_json()")

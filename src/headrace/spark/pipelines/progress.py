@@ -48,8 +48,8 @@ def lag_of(progress: Mapping[str, Any]) -> int:
 
 def _behind(source: Mapping[str, Any]) -> int:
     try:
-        read = StreamOffset.from_json(_offset(source["endOffset"]))
-        there = StreamOffset.from_json(_offset(source["latestOffset"]))
+        read = StreamOffset.from_json(source["endOffset"])
+        there = StreamOffset.from_json(source["latestOffset"])
     except Exception:
         return 0  # missing, or of another source
     return sum(
@@ -58,10 +58,6 @@ def _behind(source: Mapping[str, Any]) -> int:
         if name in read.sources
         for part, end in one.next.items()
     )
-
-
-def _offset(value: Any) -> Any:  # noqa: ANN401 - JSON, or JSON in a text
-    return json.loads(value) if isinstance(value, str) else value
 
 
 class ProgressLine:

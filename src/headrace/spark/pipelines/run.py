@@ -26,7 +26,6 @@ from headrace.spark import spark_session
 from headrace.spark.backends.base import backend_of
 from headrace.spark.errors import (
     BadOption,
-    BadPipeline,
     PipelineFailed,
     SinkRefused,
     SourceChanged,
@@ -41,7 +40,7 @@ from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.pipelines.model import BAD_RECORDS, Pipeline
 from headrace.spark.pipelines.progress import ProgressLine, QueryFigures
 from headrace.spark.pipelines.sinks import DeltaSink, attached
-from headrace.spark.pipelines.status import Reporter, State, StateFile
+from headrace.spark.pipelines.status import Reporter, State, write_state
 from headrace.spark.pipelines.steps import Views, build, group_of, stream_of
 
 ENDED = ("finished", "stopped", "failed")
@@ -98,12 +97,11 @@ class PipelineRunner:
         self._since = _now()
         self._master = self.spark.sparkContext.master
         self._count_bad()
-        file = StateFile(self.directory, self.pipeline.name)
         reporter = Reporter(self.pipeline)
 
         def report(name: str, error: str | None = None) -> State:
             state = self._state(name, error)
-            file.write(state)
+            write_state(self.directory, self.pipeline.name, state)
             reporter.report(state, now=name != "running")
             return state
 
@@ -141,8 +139,8 @@ class PipelineRunner:
             try:
                 self._queries.append(self._begin(attached(frame, sink), sink.name))
             except (BadOption, SinkRefused, PySparkException) as error:
-                where = f"{self.pipeline.file}:{sink.line}"
-                raise BadPipeline(f"{where}: sink '{sink.name}': {reason_of(error)}") from error
+                text = f"sink '{sink.name}': {reason_of(error)}"
+                raise self.pipeline.error(sink.line, text) from error
         if self.pipeline.can_fail:
             bad = _together(self._views(BAD_RECORDS))
             writer = bad.writeStream.foreachBatch(into(DeltaSink(self.bad_records)))
@@ -188,8 +186,11 @@ class PipelineRunner:
 
     def _update(self) -> None:
         for one in self._queries:
-            if one.update():
-                self._saw(one.figures)
+            if one.update():  # a batch is done
+                if one.figures.sink == BAD_RECORDS:
+                    self._count_bad()
+                if self.shown is not None:
+                    self.shown.batch(one.figures)
             failed = None if one.query.isActive else one.query.exception()
             if failed is not None:
                 raise PipelineFailed(
@@ -199,13 +200,6 @@ class PipelineRunner:
         if self.shown is not None:
             queries = [one.figures for one in self._queries if one.figures.sink != BAD_RECORDS]
             self.shown.line(queries, self._bad)
-
-    def _saw(self, figures: QueryFigures) -> None:
-        """A batch is done."""
-        if figures.sink == BAD_RECORDS:
-            self._count_bad()
-        if self.shown is not None:
-            self.shown.batch(figures)
 
     def _count_bad(self) -> None:
         """Those of earlier runs too."""

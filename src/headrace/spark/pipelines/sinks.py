@@ -9,18 +9,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from headrace.spark.errors import BadOption
-from headrace.spark.foreach_batch import BatchSink, MessageSink, into
+from headrace.spark.foreach_batch import BatchSink, MessageSink, into, need
 from headrace.spark.lake.delta import (
     WRITTEN_DDL,
     FileWriter,
     WrittenFile,
     commit,
     is_committed,
+    merge,
     open_table,
 )
 from headrace.spark.pipelines.model import SinkSpec
 from headrace.spark.pipelines.mysql_sink import MySqlTableSink
+from headrace.spark.row_output import show_rows
 
 SHOWN_ROWS = 20
 
@@ -34,7 +35,7 @@ class DeltaSink:
     keys: tuple[str, ...] = ()
 
     def check(self, frame: DataFrame) -> None:
-        _need(frame, (*self.keys, *self.partition_by), "delta")
+        need(frame, (*self.keys, *self.partition_by), "delta")
 
     def write(self, frame: DataFrame, query: str, batch: int) -> None:
         schema = to_arrow_schema(frame.schema, timezone="UTC")
@@ -43,8 +44,6 @@ class DeltaSink:
         if is_committed(table, query, batch):
             return
         if self.keys:
-            from headrace.spark.lake.spark_tables import merge
-
             merge(table, frame.toArrow(), self.keys, query, batch)
             return
         writer = FileWriter(self.path, self.partition_by)
@@ -62,8 +61,6 @@ class ConsoleSink:
         pass
 
     def write(self, frame: DataFrame, query: str, batch: int) -> None:
-        from headrace.spark.row_output import show_rows
-
         rows = frame.limit(SHOWN_ROWS + 1).collect()
         if rows:
             show_rows(frame.columns, rows[:SHOWN_ROWS], title=f"{self.name}, batch {batch}",
@@ -98,10 +95,4 @@ def check_sink(frame: DataFrame, spec: SinkSpec) -> None:
     if sink is not None:
         sink.check(frame)
     else:
-        _need(frame, spec.partition_by, spec.type)
-
-
-def _need(frame: DataFrame, names: tuple[str, ...], kind: str) -> None:
-    for name in names:
-        if name not in frame.columns:
-            raise BadOption(f"{kind}: no column '{name}' in {', '.join(frame.columns)}")
+        need(frame, spec.partition_by, spec.type)

@@ -31,17 +31,13 @@ def state_directory(given: Path | None, environ: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "headrace"
 
 
-class StateFile:
-    """Written whole or not at all."""
-
-    def __init__(self, directory: Path, name: str) -> None:
-        self.path = directory / "pipelines" / f"{name}.json"
-
-    def write(self, state: State) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_suffix(f".{os.getpid()}.tmp")
-        beside.write_text(json.dumps(state, default=str), "utf-8")
-        beside.replace(self.path)
+def write_state(directory: Path, name: str, state: State) -> None:
+    """Into its file, whole or not at all."""
+    path = directory / "pipelines" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    beside.write_text(json.dumps(state, default=str), "utf-8")
+    beside.replace(path)
 
 
 def all_states(directory: Path) -> Iterator[State]:

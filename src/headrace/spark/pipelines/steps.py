@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.spark.errors import BadOption, BadPipeline, reason_of
+from headrace.spark.errors import BadOption, reason_of, refusal_of
+from headrace.spark.lake.delta import read_delta
 from headrace.spark.pipelines.decode import decoded
 from headrace.spark.pipelines.model import Pipeline, SourceSpec, StepSpec, TableSpec, Watermark
 
@@ -37,7 +38,7 @@ def build(spark: SparkSession, pipeline: Pipeline, read: ReadSource) -> Views:
         try:
             found = decoded(read(source), source.decode)
         except (BadOption, PySparkException) as error:
-            raise _at(pipeline, source.line, reason_of(error)) from error
+            raise pipeline.error(source.line, reason_of(error)) from error
         if found.bad is not None:
             views.bad[source.name] = found.bad
         previous = _marked(pipeline, found.good, source.watermark, source.line)
@@ -77,13 +78,11 @@ def _offer(views: Views, name: str, frame: DataFrame) -> None:
 def _table(spark: SparkSession, pipeline: Pipeline, table: TableSpec) -> DataFrame:
     try:
         if table.format == "delta":
-            from headrace.spark.lake.spark_tables import read_delta
-
             return read_delta(spark, table.path)
         reader = spark.read.format(table.format).options(**table.options)
         return (reader.schema(table.schema) if table.schema else reader).load(table.path)
     except PySparkException as error:
-        raise _at(pipeline, table.line, reason_of(error)) from error
+        raise pipeline.error(table.line, reason_of(error)) from error
 
 
 def _step(
@@ -93,18 +92,12 @@ def _step(
         try:
             found = spark.sql(step.sql)
         except PySparkException as error:
-            raise _at(pipeline, _sql_line(step, str(error)), _refusal(error, known)) from error
+            raise pipeline.error(
+                _sql_line(step, str(error)), refusal_of(error, "view", known)
+            ) from error
     else:
         found = _called(pipeline, step, previous)
     return _marked(pipeline, found, step.watermark, step.line)
-
-
-def _refusal(error: PySparkException, known: list[str]) -> str:
-    """The reason; for an unknown view with the known ones."""
-    if "TABLE_OR_VIEW_NOT_FOUND" not in str(error.getCondition()):
-        return reason_of(error)
-    wanted = (error.getMessageParameters() or {}).get("relationName", "")
-    return f"unknown view {wanted}; expected one of {', '.join(known)}"
 
 
 def _sql_line(step: StepSpec, text: str) -> int:
@@ -123,10 +116,9 @@ def _called(pipeline: Pipeline, step: StepSpec, previous: DataFrame) -> DataFram
         found = call(previous)
     except Exception as error:
         text = f"{step.python}: {type(error).__name__}: {reason_of(error)}"
-        raise _at(pipeline, step.line, text) from error
+        raise pipeline.error(step.line, text) from error
     if not isinstance(found, DataFrame):
-        raise _at(
-            pipeline,
+        raise pipeline.error(
             step.line,
             f"{step.python} returned a {type(found).__name__}, expected a DataFrame",
         )
@@ -142,13 +134,9 @@ def _marked(
     kind = kinds.get(watermark.column)
     if kind is None:
         text = f"watermark: unknown column '{watermark.column}'; expected one of {', '.join(kinds)}"
-        raise _at(pipeline, line, text)
+        raise pipeline.error(line, text)
     if kind not in ("timestamp", "struct<start:timestamp,end:timestamp>"):
-        raise _at(
-            pipeline, line, f"watermark: '{watermark.column}' is a {kind}, expected a timestamp"
+        raise pipeline.error(
+            line, f"watermark: '{watermark.column}' is a {kind}, expected a timestamp"
         )
     return frame.withWatermark(watermark.column, watermark.delay)
-
-
-def _at(pipeline: Pipeline, line: int, text: str) -> BadPipeline:
-    return BadPipeline(f"{pipeline.file}:{line}: {text}")

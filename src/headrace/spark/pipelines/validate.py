@@ -8,16 +8,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.spark.backends.base import backend_of
-from headrace.spark.columns import chosen, ddl
 from headrace.spark.errors import (
     BadOption,
-    BadPipeline,
     PipelineFailed,
     SinkRefused,
     SparkError,
     reason_of,
 )
-from headrace.spark.options import read_options
+from headrace.spark.options import chosen, ddl, read_options
 from headrace.spark.pipelines.model import Pipeline, SinkSpec, SourceSpec
 from headrace.spark.pipelines.sinks import check_sink
 from headrace.spark.pipelines.steps import ReadSource, Views, build
@@ -32,8 +30,8 @@ def check(spark: SparkSession, pipeline: Pipeline) -> Views:
             check_sink(frame, sink)
             _check_streaming(spark, frame, sink)
         except (BadOption, SinkRefused, PySparkException) as error:
-            line = f"{pipeline.file}:{sink.line}"
-            raise BadPipeline(f"{line}: sink '{sink.name}': {reason_of(error)}") from error
+            text = f"sink '{sink.name}': {reason_of(error)}"
+            raise pipeline.error(sink.line, text) from error
     return views
 
 

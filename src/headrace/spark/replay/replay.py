@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from headrace.bulk.client import BulkConnection
 from headrace.spark.archive.layout import table_path
-from headrace.spark.archive.sources import ArchiveChoice, archive_sources
+from headrace.spark.archive.sources import ArchiveChoice, retained, within
 from headrace.spark.archive.sql_tables import messages
 from headrace.spark.backends.broker import connect, translated_errors
 from headrace.spark.errors import BadOption, reason_of
-from headrace.spark.lake.spark_tables import open_delta
-from headrace.spark.replay.request import ReplayRequest
-from headrace.spark.replay.staging import (
-    NUMBER_SQL,
-    STAGED_DDL,
-    StagedBlock,
-    StagingTask,
-    placed,
-    sliced,
-)
+from headrace.spark.lake.delta import open_delta
+from headrace.spark.replay.request import BLOCK, ReplayRequest, replayed
+from headrace.spark.row_mapping import rows_of
+from headrace.spark.sink import portions
 
+# Neighbouring offsets, sent in one step. Equal for the same messages whenever they are replayed.
+PLACE = ("source_uuid", "partition", "number")
+NEEDED = (*PLACE, "offset", "source", "routing_key", "key", "tags", "message_id", "priority",
+          "properties", "body")  # fmt: skip
+STAGED_DDL = "source_uuid string, partition bigint, number bigint, attempt string, rows bigint"
+NUMBER_SQL = f"offset div {BLOCK}"
+BLOCKS = 64  # the broker has a file open for each
+BYTES = 64 << 20  # on the broker's disk
+SECONDS = 600.0  # of sending: the broker forgets after an hour what was not published
 SAMPLE = 5
 SEEN_BYTES = 200  # of a body: more is not shown
-_ORDER = ("kind", "source", "source_uuid", "partition", "offset")
+_ORDER = ("kind", "source", *PLACE[:2], "offset")
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a replay would send."""
-
     count: int
     by_source: list[tuple[str, str, int]]  # kind, name, messages
     columns: list[str]
@@ -57,8 +60,7 @@ class Replay:
         """The messages that are meant."""
         request = self.request
         found = self._archived(self.lake) if self.lake is not None else self._retained()
-        stored = F.col("timestamp")
-        found = found.where((stored >= F.lit(request.since)) & (stored < F.lit(request.until)))
+        found = within(found, request.since, request.until)
         if request.where is None:
             return found
         try:
@@ -80,26 +82,9 @@ class Replay:
         request = self.request
         if not request.queues and not request.topics:
             raise BadOption("nothing to replay: pass --queue or --topic, or --lake for an archive")
-        with connect(self.url) as connection:
-            known = archive_sources(connection, ArchiveChoice(request.queues, request.topics))
-        frames = []
-        for kind in ("queue", "topic"):
-            uuids = {one.name: one.uuid for one in known if one.kind == kind}
-            if uuids:
-                frames.append(self._of_kind(kind, uuids))
-        found = frames[0]
-        for other in frames[1:]:
-            found = found.unionByName(other)
+        choice = ArchiveChoice(request.queues, request.topics)
+        found = retained(self.spark, self.url, choice, request.since)
         return found.withColumn("text", F.try_validate_utf8(F.col("body").cast("string")))
-
-    def _of_kind(self, kind: str, uuids: dict[str, str]) -> DataFrame:
-        since = int(self.request.since.timestamp() * 1000)
-        reader = self.spark.read.format("headrace").option("url", self.url)
-        rows = reader.option(kind, ",".join(uuids)).option("startingTimestamp", str(since)).load()
-        pairs = [F.lit(one) for pair in uuids.items() for one in pair]
-        return rows.withColumn("kind", F.lit(kind)).withColumn(
-            "source_uuid", F.create_map(*pairs)[F.col("source")]
-        )
 
     def preview(self) -> Preview:
         """Nothing is sent."""
@@ -155,3 +140,76 @@ def _rest(connection: BulkConnection, until: float) -> None:
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(left, 1.0))
         connection.stay_alive()
+
+
+# -- staging ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBlock:
+    """A block that waits for its publication."""
+
+    source_uuid: str
+    partition: int
+    number: int
+    attempt: str
+    rows: int
+
+    def query(self, key: str) -> str:
+        return query_of(key, self.source_uuid, self.partition)
+
+
+def query_of(key: str, source_uuid: object, partition: object) -> str:
+    return f"replay-{key}-{source_uuid}-{partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class StagingTask:
+    """Takes rows in the order of their places. It travels to executors."""
+
+    url: str
+    request: ReplayRequest
+    key: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # The broker still has what a killed task has staged: under its name it would be sent too.
+        attempt = uuid.uuid4().hex
+        rows = (row for batch in batches for row in rows_of(batch))
+        with connect(self.url) as connection, translated_errors():
+            for place, block in groupby(rows, lambda row: tuple(row[name] for name in PLACE)):
+                source_uuid, partition, number = place
+                query, count = query_of(self.key, source_uuid, partition), 0
+                for messages in portions(replayed(row, self.request) for row in block):
+                    connection.stage(query, number, attempt, messages)
+                    count += len(messages)
+                done = dict(zip(PLACE, place, strict=True), attempt=attempt, rows=count)
+                yield pa.RecordBatch.from_pylist([done])
+
+
+def sliced(rows: DataFrame, rate: float) -> DataFrame:
+    """The slice of each block. One holds as much as the limits allow, and its last block."""
+    blocks = rows.groupBy("kind", "source", *PLACE).agg(
+        F.count("*").alias("rows"), F.sum(F.octet_length("body")).alias("bytes")
+    )
+    share = F.greatest(
+        F.lit(1 / BLOCKS), F.col("bytes") / BYTES, F.col("rows") / F.lit(rate * SECONDS)
+    )
+    earlier = Window.orderBy("kind", "source", *PLACE).rowsBetween(Window.unboundedPreceding, -1)
+    before = F.coalesce(F.sum(share).over(earlier), F.lit(0.0))
+    return blocks.select(*PLACE, F.floor(before).cast("int").alias("slice"))
+
+
+def placed(rows: DataFrame, slices: DataFrame, count: int) -> DataFrame:
+    """The rows, each slice a partition, in the order of their offsets.
+
+    A block that appeared after the slices were made would be sent behind later ones, and the
+    broker takes no block that comes behind a later one: it is an error.
+    """
+    unknown = F.raise_error(F.lit("messages came into the period meanwhile: repeat the replay"))
+    known = F.coalesce(F.col("slice"), unknown.cast("int"))
+    joined = rows.select("kind", *NEEDED).join(slices, [*PLACE], "left").withColumn("slice", known)
+    return (
+        joined.repartitionById(count, "slice")
+        .sortWithinPartitions("kind", "source", *PLACE, "offset")
+        .select(*NEEDED)
+    )

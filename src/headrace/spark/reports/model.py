@@ -46,8 +46,6 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All of it."""
-
     since: datetime
     until: datetime
     window: str

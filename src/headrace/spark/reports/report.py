@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from headrace.spark.reports.inputs import ReportInputs, from_broker, from_lake, group_lag
+from headrace.client.errors import HeadraceError
+from headrace.spark.archive.sources import ArchiveChoice, retained, within
+from headrace.spark.archive.sql_tables import messages
+from headrace.spark.backends.broker import connect
+from headrace.spark.errors import SparkError
 from headrace.spark.reports.model import (
     Chart,
     Report,
@@ -20,7 +25,15 @@ from headrace.spark.reports.model import (
     seconds_of,
     window_for,
 )
+from headrace.wire.native.payloads import Op
 
+EVENTS = "$events"
+_EVENT = (
+    "destination STRING, uuid STRING, kind STRING, time BIGINT, "
+    "ranges ARRAY<STRUCT<first: BIGINT, last: BIGINT, consumer: STRING>>"
+)
+_MESSAGE_COLUMNS = ("kind", "source", "source_uuid", "partition", "offset", "timestamp", "born",
+                    "routing_key", "bytes")  # fmt: skip
 TOP = 20
 _ENDED = ("acknowledged", "dead-lettered", "expired", "dropped")
 NO_EVENTS = (
@@ -30,8 +43,54 @@ NO_EVENTS = (
 PERCENTILES = (0.5, 0.95, 0.99)
 
 
+@dataclass(frozen=True, slots=True)
+class ReportInputs:
+    """``messages`` has a row for each message, ``events`` one for each range of offsets."""
+
+    messages: DataFrame
+    events: DataFrame
+
+
+def _inputs(rows: DataFrame) -> ReportInputs:
+    plain = rows.where(F.col("source") != EVENTS).withColumn("bytes", F.length("body"))
+    event = F.from_json(F.col("body").cast("string"), _EVENT)
+    noted = rows.where(F.col("source") == EVENTS).select(event.alias("e")).select("e.*")
+    events = noted.select(
+        F.col("destination").alias("source"),
+        F.col("uuid").alias("source_uuid"),
+        F.col("kind").alias("what"),
+        F.timestamp_millis("time").alias("at"),
+        F.inline("ranges"),
+    ).withColumn("count", F.col("last") - F.col("first") + 1)
+    return ReportInputs(plain.select(*_MESSAGE_COLUMNS).cache(), events.cache())
+
+
+def group_lag(url: str) -> ReportTable | None:
+    """None when no broker answers, or when there are no groups."""
+    try:
+        with connect(url) as connection:
+            rows = connection.call(Op.LIST, kind="groups", page=0)["rows"]
+    except (HeadraceError, SparkError):
+        return None
+    found = sorted((row["topic"], _reader(row), _waiting(row)) for row in rows)
+    columns = ("topic", "group", "lag")
+    return ReportTable("Groups", columns, found, "As of now.") if found else None
+
+
+def _reader(row: Mapping[str, Any]) -> str:
+    """A reader on its own has a token instead of a group."""
+    return str(row["group"]) or f"{row['token']} (alone)"
+
+
+def _waiting(row: Mapping[str, Any]) -> int:
+    """Over all priorities; see the answer to `list groups` in the native protocol."""
+    return sum(int(one[3]) for one in row["lag"])
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
 def compute(inputs: ReportInputs, since: datetime, until: datetime, window: str) -> Report:
-    """Everything that is known of the period."""
     has_events = not inputs.events.isEmpty()
     tables, charts = [], []
     volume, volume_lines = _volume(inputs, window)
@@ -167,13 +226,11 @@ def make(
     window: str | None = None,
     lake: Path | None = None,
 ) -> Report:
-    """From the lake, or from what the broker has."""
+    """From the lake, where events are if `$events` was archived, or from what the broker still has:
+    most queues keep nothing that was acknowledged."""
     width = window or window_for(until - since)
     seconds_of(width)  # refuses what is none, before anything is read
-    if lake is not None:
-        inputs = from_lake(spark, lake, since, until)
-    else:
-        inputs = from_broker(spark, url, since, until)
-    made = compute(inputs, since, until, width)
+    rows = messages(spark, lake) if lake else retained(spark, url, ArchiveChoice(), since)
+    made = compute(_inputs(within(rows, since, until)), since, until, width)
     groups = group_lag(url)
     return made if groups is None else replace(made, tables=(*made.tables, groups))

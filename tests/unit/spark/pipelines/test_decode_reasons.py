@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructType
 
 from headrace.spark.errors import reason_in
-from headrace.spark.pipelines.avro import avro_reader, avro_type
-from headrace.spark.pipelines.decode import why_not
+from headrace.spark.pipelines.decode import avro_reader, avro_type, why_not
 from headrace.spark.pipelines.progress import QueryFigures
 
 SCHEMA = (

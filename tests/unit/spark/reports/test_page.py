@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spark.errors import BadOption
-from headrace.spark.reports.charts import nice, svg
-from headrace.spark.reports.html import page
+from headrace.spark.reports.html import nice, page, svg
 from headrace.spark.reports.model import (
     Chart,
     Report,
