@@ -32,7 +32,7 @@ from headrace.spark.archive.round_plan import (
 from headrace.spark.archive.sources import ArchiveChoice, archive_sources
 from headrace.spark.backends.broker import BrokerBackend, connect, translated_errors
 from headrace.spark.errors import LakeError
-from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, commit, open_table
+from headrace.spark.lake.delta import WRITTEN_DDL, WrittenFile, commit, open_table, write_files
 from headrace.spark.options import PIN_BYTES, read_options
 from headrace.spark.task_plan import TaskRange
 from headrace.urls import parse_broker_url
@@ -168,7 +168,7 @@ class _Task:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tasks = (ArchiveTask(**row) for batch in batches for row in batch.to_pylist())
         rows = (batch for one in tasks for batch in self._read(one))
-        yield from FileWriter(self.root, PARTITION_BY).write(rows)
+        yield from write_files(rows, self.root, PARTITION_BY)
 
     def _read(self, one: ArchiveTask) -> Iterator[pa.RecordBatch]:
         given: Mapping[str, str] = {"url": self.url, one.kind: one.source}

@@ -11,13 +11,14 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
@@ -27,84 +28,46 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.spark.errors import LakeError, SinkRefused
 
+MAX_PARTITIONS = 1 << 20  # of one task
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # a directory of rows without a value
 # What tasks report to the driver about each file they wrote.
 WRITTEN_DDL = "path string, size bigint, rows bigint, partition_values string"
 
 
-@dataclass(slots=True)
-class _OpenFile:
-    path: str
-    values: Mapping[str, str | None]
-    writer: pq.ParquetWriter
-    rows: int = 0
+def write_files(
+    batches: Iterable[pa.RecordBatch], root: str, partition_by: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Write rows to new files under a table's directory, at least one for each set of partition
+    values; yields a row for each file. Executors must see the directory under the same path."""
+    filled = (one for one in batches if one.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
+    done: list[dict[str, object]] = []
 
+    def note(file: ds.WrittenFile) -> None:
+        path = Path(file.path).relative_to(root)
+        texts = dict(part.split("=", 1) for part in path.parts[:-1])
+        values = {name: None if text == _NULL else unquote(text) for name, text in texts.items()}
+        rows = file.metadata.num_rows
+        done.append({"path": str(path), "size": file.size, "rows": rows,
+                     "partition_values": json.dumps(values)})  # fmt: skip
 
-@dataclass(slots=True)
-class FileWriter:
-    """Writes rows to new files under a table's directory, one for each set of partition values.
-
-    It travels to executors, which must see the directory under the same path.
-    """
-
-    root: str
-    partition_by: tuple[str, ...] = ()
-    _open: dict[tuple[str | None, ...], _OpenFile] = field(default_factory=dict)
-
-    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Writes everything; yields one row for each file."""
-        try:
-            for batch in batches:
-                if batch.num_rows:
-                    for values, rows in self._parted(pa.table(batch)):
-                        self._append(values, rows)
-        finally:
-            for one in self._open.values():
-                one.writer.close()
-        if done := [self._described(one) for one in self._open.values()]:
-            yield pa.RecordBatch.from_pylist(done)
-
-    def _parted(self, rows: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
-        if not self.partition_by:
-            yield (), rows
-            return
-        names = list(self.partition_by)
-        body = rows.drop_columns(names)
-        keys = rows.select(names)
-        for group in keys.group_by(names).aggregate([]).to_pylist():
-            mask = None
-            for name in names:
-                column = keys[name]
-                same = pc.is_null(column) if group[name] is None else pc.equal(column, group[name])
-                mask = same if mask is None else pc.and_(mask, same)
-            values = tuple(None if group[n] is None else _as_text(group[n]) for n in names)
-            yield values, body.filter(mask)
-
-    def _append(self, values: tuple[str | None, ...], rows: pa.Table) -> None:
-        one = self._open.get(values)
-        if one is None:
-            named = dict(zip(self.partition_by, values, strict=True))
-            place = "/".join(f"{name}={_escaped(value)}" for name, value in named.items())
-            path = f"{place}/{uuid.uuid4().hex}.parquet".lstrip("/")
-            file = Path(self.root) / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            one = _OpenFile(path, named, pq.ParquetWriter(file, rows.schema, compression="zstd"))
-            self._open[values] = one
-        one.writer.write_table(rows)
-        one.rows += rows.num_rows
-
-    def _described(self, one: _OpenFile) -> dict[str, object]:
-        size = (Path(self.root) / one.path).stat().st_size
-        values = json.dumps(dict(one.values))
-        return {"path": one.path, "size": size, "rows": one.rows, "partition_values": values}
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _escaped(value: str | None) -> str:
-    """As Hive writes directories: every tool that reads partitions knows it."""
-    return "__HIVE_DEFAULT_PARTITION__" if value is None else quote(value, safe=" -_.~")
+    fields = [first.schema.field(name) for name in partition_by]
+    ds.write_dataset(
+        chain((first,), filled),
+        root,
+        schema=first.schema,
+        format="parquet",
+        file_options=ds.ParquetFileFormat().make_write_options(compression="zstd"),
+        partitioning=ds.partitioning(pa.schema(fields), flavor="hive"),
+        max_partitions=MAX_PARTITIONS,
+        basename_template=uuid.uuid4().hex + "-{i}.parquet",
+        existing_data_behavior="overwrite_or_ignore",  # the names are new
+        file_visitor=note,
+        use_threads=False,  # Spark runs a task for each core
+    )
+    yield pa.RecordBatch.from_pylist(done)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -12,12 +13,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from headrace.spark.foreach_batch import BatchSink, MessageSink, into, need
 from headrace.spark.lake.delta import (
     WRITTEN_DDL,
-    FileWriter,
     WrittenFile,
     commit,
     is_committed,
     merge,
     open_table,
+    write_files,
 )
 from headrace.spark.pipelines.model import SinkSpec
 from headrace.spark.pipelines.mysql_sink import MySqlTableSink
@@ -46,8 +47,8 @@ class DeltaSink:
         if self.keys:
             merge(table, frame.toArrow(), self.keys, query, batch)
             return
-        writer = FileWriter(self.path, self.partition_by)
-        rows = frame.mapInArrow(writer.write, WRITTEN_DDL).collect()
+        write = partial(write_files, root=self.path, partition_by=self.partition_by)
+        rows = frame.mapInArrow(write, WRITTEN_DDL).collect()
         commit(table, [WrittenFile(**row.asDict()) for row in rows], {query: batch})
 
 
