@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.client.errors import ConnectionClosed, RequestTimeout, error_of
 from headrace.client.settings import HostRotation, Settings
+from headrace.closing import Closing
 from headrace.errors import CommandInvalid
 from headrace.model.log_epochs import Epochs
 from headrace.model.readable_range import ReadableRange
@@ -54,7 +55,7 @@ class Pin:
     messages: int  # that it has still to read
 
 
-class BulkConnection:
+class BulkConnection(Closing):
     """Connects when made; raises what the client raises."""
 
     def __init__(self, settings: Settings) -> None:
@@ -269,12 +270,6 @@ class BulkConnection:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.close()
-
-    def __enter__(self) -> BulkConnection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _source(row: Mapping[str, Any]) -> ReadableSource:

@@ -20,6 +20,7 @@ from headrace.client.core.unsettled import Delivery
 from headrace.client.deliveries import CallbackQueue, DeliveryStream
 from headrace.client.errors import ChannelClosed, HeadraceError
 from headrace.client.properties import Properties
+from headrace.closing import Closing
 
 if TYPE_CHECKING:
     from headrace.client.connection import Connection
@@ -45,7 +46,7 @@ def _blocking(
     return described(call, build)
 
 
-class Channel:
+class Channel(Closing):
     """Made by `Connection.create_channel()`. Failures raise; see `headrace.client.errors`."""
 
     def __init__(
@@ -176,9 +177,3 @@ class Channel:
     def quiesce(self, timeout: float) -> None:
         """Stop callbacks; wait for the running one, so that its acknowledgement is sent."""
         self._callbacks.stop(timeout)
-
-    def __enter__(self) -> Channel:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -21,6 +21,7 @@ from headrace.client.deliveries import CallbackQueue, CallbackThreads, ConsumerC
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.settings import Settings, settings_of
 from headrace.client.transport import Transport
+from headrace.closing import Closing
 from headrace.wire.native.payloads import Op
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ def _known(name: str) -> str:
     return name
 
 
-class Connection:
+class Connection(Closing):
     """One socket, many channels. All methods may be called from any thread."""
 
     def __init__(self, settings: Settings) -> None:
@@ -141,12 +142,6 @@ class Connection:
         self._threads.stop(_GRACE)
         self._channels.clear()
         _living.discard(self)
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- for channels ----------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from headrace.client.core.callback_failures import BaseConsumerCallback
 from headrace.client.core.unsettled import Batch, Delivery, Row, UnsettledDeliveries
 from headrace.client.errors import HeadraceError
 from headrace.client.properties import received_properties
+from headrace.closing import Closing
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +158,7 @@ class _StreamEnd:
         self.error = error
 
 
-class DeliveryStream:
+class DeliveryStream(Closing):
     """Deliveries of one queue, for one thread at a time.
 
     It ends when the channel closes, when nothing came for ``idle_timeout`` seconds, or with an
@@ -258,9 +259,3 @@ class DeliveryStream:
             if not isinstance(batch, _StreamEnd):
                 self._unsettled.requeue(batch)
         self._arrived.put(_StreamEnd(None))
-
-    def __enter__(self) -> DeliveryStream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

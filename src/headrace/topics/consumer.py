@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final, Protocol, runtime_checkable
 
+from headrace.closing import Closing
 from headrace.errors import BadTopicValue, BrokerError
 from headrace.model.topics.message_priority import priority_named
 from headrace.store.topics.engine import TopicEngine
@@ -32,7 +33,7 @@ from headrace.topics.messages import (
 _ROUND_S: Final = 1.0  # how long one look of an iteration waits
 
 
-class Consumer:
+class Consumer(Closing):
     """Reads one topic, alone or as a member of a group.
 
     Alone: the position moves with commit(). In a group: what is read belongs to this consumer
@@ -163,12 +164,6 @@ class Consumer:
         if isinstance(self._engine, ReadAheadEngine):
             with suppress(BrokerError):  # its lease is short
                 self._engine.release(self.topic, self.reader)
-
-    def __enter__(self) -> Consumer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _whole(batch: Batch) -> Batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.closing import Closing
 from headrace.errors import BadTopicValue, ConfigError
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import BY_URGENCY
@@ -42,7 +43,7 @@ class Topic:
     """How many ids can be read, per priority, of all queues."""
 
 
-class Store:
+class Store(Closing):
     """May be shared by threads. Close it, or use it in a `with` block."""
 
     def __init__(self, engine: TopicEngine) -> None:
@@ -141,12 +142,6 @@ class Store:
 
     def close(self) -> None:
         self.engine.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _topic(info: TopicInfo) -> Topic:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from headrace.closing import Closing
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import staging
@@ -20,7 +21,7 @@ STAGE_ROWS: Final = 500
 STAGE_BYTES: Final = 1 << 20
 
 
-class TopicTables:
+class TopicTables(Closing):
     """A database with topics."""
 
     def __init__(self, url: str) -> None:
@@ -97,12 +98,6 @@ class TopicTables:
 
     def close(self) -> None:
         self._engine.close()
-
-    def __enter__(self) -> TopicTables:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _check(query: str) -> None:
