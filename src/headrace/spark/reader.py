@@ -305,9 +305,6 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self.backend.pin(position)
             self._pinned = position.sources
 
-    def stop(self) -> None:
-        pass
-
 
 def _lost(source: ReadableSource, known: SourceOffset) -> dict[int, int]:
     """The partitions of which more was read than exists, and where to continue in them."""
