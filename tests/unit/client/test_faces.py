@@ -55,3 +55,13 @@ def test_settings_are_given_to_both_clients_in_the_same_way() -> None:
     blocking = inspect.signature(connection.ConnectionFactory.__init__)
     asynchronous = inspect.signature(aio.connect)
     assert plain(blocking)[0] == plain(asynchronous)[0]
+
+
+def test_calls_are_documented_with_the_result_and_not_the_request() -> None:
+    for face in (channel.Channel, aio_channel.Channel):
+        for name, result in (("queue_declare", "QueueInfo"), ("basic_ack", "None")):
+            call = getattr(face, name)
+            assert inspect.signature(call).return_annotation == result
+            assert call.__name__ == name
+            assert call.__doc__
+            assert inspect.iscoroutinefunction(call) is (face is aio_channel.Channel)
