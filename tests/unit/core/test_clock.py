@@ -187,3 +187,16 @@ def test_an_end_that_is_too_long_is_waited_out(hours: int) -> None:
     assert clock.wall_seconds() * 1000 - clock.expiry_ms() == pytest.approx(in_doubt * 1000, abs=5)
     clock.advance(in_doubt * 1000)
     assert clock.wall_seconds() * 1000 - clock.expiry_ms() == pytest.approx(0, abs=5)
+
+
+def test_time_does_not_go_back_within_a_millisecond_when_the_system_is_slow() -> None:
+    clock = VirtualClock()
+    now = clock._at
+    clock._steady = lambda: now  # type: ignore[method-assign]
+    seen = [clock.wall_seconds()]
+    for _ in range(1000):
+        now += 0.000003
+        seen.append(clock.wall_seconds())
+
+    assert seen == sorted(seen)
+    assert 0.00296 < seen[-1] - seen[0] <= 0.003  # the system's clock stands still
