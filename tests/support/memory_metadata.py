@@ -26,7 +26,6 @@ from headrace.store.api.rows import (
 )
 from headrace.store.sqlite.statements import (
     IDENTITY,
-    ORDER,
     Kept,
     R,
     Values,
@@ -180,7 +179,8 @@ class MemoryMetadata:
             del rows[key]
 
     def _all(self, kind: type[R]) -> list[R]:
-        order = ORDER[kind]
+        # The oldest queue first, everything else by what identifies it.
+        order = ("id", *IDENTITY[kind]) if kind is QueueRow else IDENTITY[kind]
         rows = sorted(
             self._rows[kind].values(), key=lambda values: [values[name] for name in order]
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 from zlib import crc32
 
 from headrace.errors import ConfigError, StoreError
-from headrace.store.disk import make_directory, sync_parent
+from headrace.store.disk import make_directory, sync_directory, sync_parent, write_file
 from headrace.store.log.segment import SUFFIX
 from headrace.store.sqlite.metadata import FILE_NAME
 
@@ -67,21 +67,13 @@ def format_bytes(format_2_from: int) -> bytes:
 def write_format(directory: Path, format_2_from: int) -> None:
     """All of it or nothing: on a full disk an empty one would be left, of no known format."""
     new = directory / f"{FORMAT_FILE}.new"
-    fd = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, format_bytes(format_2_from))
-        os.fsync(fd)
+        write_file(new, format_bytes(format_2_from), replace=True)
     except OSError:
-        new.unlink()
+        new.unlink(missing_ok=True)
         raise
-    finally:
-        os.close(fd)
     new.rename(directory / FORMAT_FILE)
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_directory(directory)
 
 
 JOURNAL = "journal"

@@ -171,11 +171,7 @@ class RealFile:
 
     def write(self, data: bytes, offset: int) -> None:
         self._keep_open()
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(self.fd, view, offset)
-            offset += written
-            view = view[written:]
+        write_all(self.fd, data, offset)
 
     def read(self, size: int, offset: int) -> bytes:
         parts = []
@@ -260,6 +256,26 @@ def extents(fd: int) -> Iterator[tuple[int, int]]:
 def data_size(fd: int) -> int:
     """The size of a file without the hole at its end, which may be larger than the memory."""
     return max((stop for _, stop in extents(fd)), default=0)
+
+
+def write_all(fd: int, data: bytes, offset: int = 0) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        offset += written
+        view = view[written:]
+
+
+def write_file(path: Path, data: bytes, *, replace: bool = False) -> None:
+    """Write a file for its owner alone, on the disk when this returns. It must be new, unless it is
+    to ``replace`` what is there."""
+    flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | (os.O_TRUNC if replace else os.O_EXCL)
+    fd = os.open(path, flags, 0o600)
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def make_directory(path: Path) -> None:

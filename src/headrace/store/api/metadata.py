@@ -6,24 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Protocol
 
-from headrace.store.api.rows import (
-    BindingRow,
-    CursorRow,
-    ExchangeRow,
-    ParameterRow,
-    PermissionRow,
-    PinRow,
-    PolicyRow,
-    QueueRow,
-    RetryRow,
-    Row,
-    SecretRow,
-    TopicPermissionRow,
-    TopicRow,
-    UserLimitsRow,
-    UserRow,
-    VhostLimitsRow,
-)
+from headrace.store.api import rows
+from headrace.store.api.rows import Row
 
 NOT_THERE = "that is not there"
 
@@ -50,21 +34,21 @@ class Declarations:
     """Everything declared, as read at start."""
 
     vhosts: list[str] = field(default_factory=list)
-    exchanges: list[ExchangeRow] = field(default_factory=list)
-    queues: list[QueueRow] = field(default_factory=list)
-    bindings: list[BindingRow] = field(default_factory=list)
-    topics: list[TopicRow] = field(default_factory=list)
-    parameters: list[ParameterRow] = field(default_factory=list)
-    cursors: list[CursorRow] = field(default_factory=list)
-    retries: list[RetryRow] = field(default_factory=list)
-    pins: list[PinRow] = field(default_factory=list)
-    policies: list[PolicyRow] = field(default_factory=list)
-    users: list[UserRow] = field(default_factory=list)
-    secrets: list[SecretRow] = field(default_factory=list)
-    permissions: list[PermissionRow] = field(default_factory=list)
-    topic_permissions: list[TopicPermissionRow] = field(default_factory=list)
-    user_limits: list[UserLimitsRow] = field(default_factory=list)
-    vhost_limits: list[VhostLimitsRow] = field(default_factory=list)
+    exchanges: list[rows.ExchangeRow] = field(default_factory=list)
+    queues: list[rows.QueueRow] = field(default_factory=list)
+    bindings: list[rows.BindingRow] = field(default_factory=list)
+    topics: list[rows.TopicRow] = field(default_factory=list)
+    parameters: list[rows.ParameterRow] = field(default_factory=list)
+    cursors: list[rows.CursorRow] = field(default_factory=list)
+    retries: list[rows.RetryRow] = field(default_factory=list)
+    pins: list[rows.PinRow] = field(default_factory=list)
+    policies: list[rows.PolicyRow] = field(default_factory=list)
+    users: list[rows.UserRow] = field(default_factory=list)
+    secrets: list[rows.SecretRow] = field(default_factory=list)
+    permissions: list[rows.PermissionRow] = field(default_factory=list)
+    topic_permissions: list[rows.TopicPermissionRow] = field(default_factory=list)
+    user_limits: list[rows.UserLimitsRow] = field(default_factory=list)
+    vhost_limits: list[rows.VhostLimitsRow] = field(default_factory=list)
     next_queue_id: int = 1
     generation: int = field(default=0, compare=False)  # raised with every commit
     damaged: list[DamagedRow] = field(default_factory=list)
@@ -74,7 +58,7 @@ class Declarations:
         """The lists of rows by the names of their tables."""
         lists = {one.name: getattr(self, one.name) for one in fields(self)}
         others = ("vhosts", "next_queue_id", "generation", "damaged", "orphaned")
-        return {name: rows for name, rows in lists.items() if name not in others}
+        return {name: its for name, its in lists.items() if name not in others}
 
     def orphans(self, numbers: Iterable[int]) -> set[int]:
         """Which numbers of the log are neither declared nor deleted for certain. Deleted are

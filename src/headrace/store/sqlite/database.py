@@ -15,7 +15,7 @@ from pathlib import Path
 from headrace.errors import BrokerError, ConfigError, StoreError
 from headrace.store.api.metadata import DamagedRow
 from headrace.store.api.rows import QueueRow
-from headrace.store.disk import FULL, NO_DESCRIPTOR, copy_readable
+from headrace.store.disk import FULL, NO_DESCRIPTOR, copy_readable, sync_directory
 from headrace.store.sqlite import schema, statements
 from headrace.store.sqlite.checksums import (
     ERRORS,
@@ -114,23 +114,14 @@ def _make_private(path: Path) -> None:
     """Create the file for its owner alone; SQLite gives -wal and -shm the mode of the file."""
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _sync_directory(path.parent.parent)
+        sync_directory(path.parent.parent)
     # An existing file is not opened here: closing it would drop the locks of this process on it.
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         if (found := path.with_name(name)).exists():
             found.chmod(0o600)
     if not path.exists():
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    """What was created inside must not be gone after a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_directory(path.parent)
 
 
 def _inspect(path: Path) -> list[str]:

@@ -7,75 +7,43 @@ from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 from headrace.errors import MalformedError
-from headrace.store.api.rows import (
-    BindingRow,
-    CursorRow,
-    ExchangeRow,
-    ParameterRow,
-    PermissionRow,
-    PinRow,
-    PolicyRow,
-    QueueRow,
-    RetryRow,
-    Row,
-    SecretRow,
-    TopicPermissionRow,
-    TopicRow,
-    UserLimitsRow,
-    UserRow,
-    VhostLimitsRow,
-)
+from headrace.store.api import rows
+from headrace.store.api.rows import Row
 from headrace.wire.amqp.values import decode_table, decode_value, encode_table, encode_value, utf8
 
 Kept = bytes | int
 Values = dict[str, Kept]
-# Some kind of row, the same in all places of a signature.
-R = TypeVar(
-    "R",
-    ExchangeRow,
-    QueueRow,
-    BindingRow,
-    TopicRow,
-    CursorRow,
-    RetryRow,
-    PinRow,
-    PolicyRow,
-    UserRow,
-    SecretRow,
-    PermissionRow,
-    TopicPermissionRow,
-    UserLimitsRow,
-    VhostLimitsRow,
-    ParameterRow,
+R = TypeVar("R", bound=Row)
+
+# Each kind of row: its table, and what identifies it. The id also distinguishes a queue from its
+# predecessors.
+_KINDS: Final[tuple[tuple[type[Row], str, str], ...]] = (
+    (rows.ExchangeRow, "exchanges", "vhost name"),
+    (rows.QueueRow, "queues", "vhost name"),
+    (rows.BindingRow, "bindings", "vhost source to_queue destination key arguments"),
+    (rows.TopicRow, "topics", "vhost name"),
+    (rows.ParameterRow, "parameters", "vhost component name"),
+    (rows.CursorRow, "cursors", "topic reader_group token lane partition"),
+    (rows.RetryRow, "retries", "topic reader_group lane partition place"),
+    (rows.PinRow, "pins", "vhost query kind name"),
+    (rows.PolicyRow, "policies", "vhost name"),
+    (rows.UserRow, "users", "name"),
+    (rows.SecretRow, "secrets", "user"),
+    (rows.PermissionRow, "permissions", "user vhost"),
+    (rows.TopicPermissionRow, "topic_permissions", "user vhost exchange"),
+    (rows.UserLimitsRow, "user_limits", "user"),
+    (rows.VhostLimitsRow, "vhost_limits", "vhost"),
 )
-
-# The identity of a row of each kind. The id also distinguishes a queue from its predecessors.
+TABLES: Final[Mapping[type[Row], str]] = {kind: table for kind, table, _ in _KINDS}
 IDENTITY: Final[Mapping[type[Row], tuple[str, ...]]] = {
-    ExchangeRow: ("vhost", "name"),
-    QueueRow: ("vhost", "name"),
-    BindingRow: ("vhost", "source", "to_queue", "destination", "key", "arguments"),
-    TopicRow: ("vhost", "name"),
-    ParameterRow: ("vhost", "component", "name"),
-    CursorRow: ("topic", "reader_group", "token", "lane", "partition"),
-    RetryRow: ("topic", "reader_group", "lane", "partition", "place"),
-    PinRow: ("vhost", "query", "kind", "name"),
-    PolicyRow: ("vhost", "name"),
-    UserRow: ("name",),
-    SecretRow: ("user",),
-    PermissionRow: ("user", "vhost"),
-    TopicPermissionRow: ("user", "vhost", "exchange"),
-    UserLimitsRow: ("user",),
-    VhostLimitsRow: ("vhost",),
+    kind: tuple(names.split()) for kind, _, names in _KINDS
 }
-
-# The order of a catalogue: oldest queue first, everything else by what identifies it.
-ORDER: Final[Mapping[type[Row], tuple[str, ...]]] = {**IDENTITY, QueueRow: ("id", "vhost", "name")}
 
 
 def row_values(row: Row) -> Values:
     """The row as it is kept; MalformedError when there is no such form."""
     values = {name: _keep(getattr(row, name)) for name in field_names(type(row))}
-    if isinstance(row, BindingRow) and row.arguments:
+    if isinstance(row, rows.BindingRow) and row.arguments:
         # Part of the identity: the same arguments in another order are the same binding.
         values["arguments"] = encode_table(_sorted_table(row.arguments))
     return values
@@ -83,19 +51,16 @@ def row_values(row: Row) -> Values:
 
 def make_row(kind: type[R], values: Mapping[str, Kept]) -> R:
     """The inverse of row_values; MalformedError and the like when the values are damaged."""
-    return kind(**{name: _READERS[name](values[name]) for name in field_names(kind)})
+    return kind(**{name: read(values[name]) for name, read in _FIELDS[kind].items()})
 
 
 def field_names(kind: type[Row]) -> tuple[str, ...]:
-    return _FIELDS[kind]
+    return tuple(_FIELDS[kind])
 
 
 def read_text(kept: Kept) -> str:
     """The inverse of utf8()."""
     return _bytes(kept).decode("utf-8", "surrogateescape")
-
-
-_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in IDENTITY}
 
 
 def _keep(value: object) -> Kept:
@@ -166,57 +131,19 @@ def _read_numbers(kept: Kept) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-# A field that is not named here is text.
-_SPECIAL: Mapping[str, Callable[[Kept], Any]] = {
-    "id": _read_int,
-    "priority": _read_int,
-    "auto_delete": _read_bool,
-    "internal": _read_bool,
-    "to_queue": _read_bool,
-    "arguments": _read_table,
-    "definition": _read_table,
-    "limits": _read_table,
-    "tags": _read_tags,
-    "queues": _read_int,
-    "created_at": _read_int,
-    "highest": _read_int,
-    "settings": _read_table,
-    "numbers": _read_table,
-    "lane": _read_int,
-    "partition": _read_int,
-    "place": _read_int,
-    "floor": _read_int,
-    "epoch": _read_int,
-    "attempts": _read_int,
-    "due": _read_int,
-    "dead": _read_bool,
-    "ranges": _read_numbers,
-    "max_bytes": _read_int,
-    "updated_at": _read_int,
-    "positions": _read_table,
-    "lost": _read_bool,
+# By the types of fields, as they are written.
+_READERS: Final[Mapping[str, Callable[[Kept], Any]]] = {
+    "str": read_text,
+    "int": _read_int,
+    "bool": _read_bool,
+    "tuple[str, ...]": _read_tags,
+    "tuple[int, ...]": _read_numbers,
+    "Mapping[str, int]": _read_table,
+    "Mapping[str, object]": _read_table,
 }
-_READERS = {name: _SPECIAL.get(name, read_text) for names in _FIELDS.values() for name in names}
-
-
-TABLES: Final[Mapping[type[Row], str]] = {
-    ExchangeRow: "exchanges",
-    QueueRow: "queues",
-    BindingRow: "bindings",
-    TopicRow: "topics",
-    ParameterRow: "parameters",
-    CursorRow: "cursors",
-    RetryRow: "retries",
-    PinRow: "pins",
-    PolicyRow: "policies",
-    UserRow: "users",
-    SecretRow: "secrets",
-    PermissionRow: "permissions",
-    TopicPermissionRow: "topic_permissions",
-    UserLimitsRow: "user_limits",
-    VhostLimitsRow: "vhost_limits",
+_FIELDS: Final = {
+    kind: {field.name: _READERS[str(field.type)] for field in fields(kind)} for kind in TABLES
 }
-
 
 # By the names of tables; a vhost is nothing but its name.
 KINDS: Final[Mapping[str, type[Row] | None]] = {
@@ -275,37 +202,37 @@ REMOVE: Final = {kind: _remove(kind) for kind in TABLES}
 
 SAVE: Final[Mapping[type[Row], tuple[str, ...]]] = {
     **{kind: (_upsert(kind),) for kind in TABLES},
-    QueueRow: (
+    rows.QueueRow: (
         _remove_queue_bindings("id <> :id"),  # another queue: it starts without any
-        _upsert(QueueRow),
+        _upsert(rows.QueueRow),
         _raise("max(value, :id)", "'highest_queue_id'"),
     ),
-    TopicRow: (
-        _upsert(TopicRow),
+    rows.TopicRow: (
+        _upsert(rows.TopicRow),
         _raise("max(value, :highest)", "'highest_queue_id'"),
     ),
 }
 
 DELETE: Final[Mapping[type[Row], tuple[str, ...]]] = {
     **{kind: (REMOVE[kind],) for kind in TABLES},
-    ExchangeRow: (
-        _remove(ExchangeRow),
+    rows.ExchangeRow: (
+        _remove(rows.ExchangeRow),
         "DELETE FROM bindings WHERE vhost = :vhost AND source = :name",
         "DELETE FROM bindings WHERE vhost = :vhost AND to_queue = 0 AND destination = :name",
     ),
     # The id decides: a late word about an older queue must not touch a newer one of its name.
-    QueueRow: (
+    rows.QueueRow: (
         _remove_queue_bindings("id = :id"),
-        f"{_remove(QueueRow)} AND id = :id",
+        f"{_remove(rows.QueueRow)} AND id = :id",
     ),
     # As for queues; the progress of readers is found by the uuid anyway.
-    TopicRow: (
-        f"{_remove(TopicRow)} AND uuid = :uuid",
+    rows.TopicRow: (
+        f"{_remove(rows.TopicRow)} AND uuid = :uuid",
         "DELETE FROM cursors WHERE topic = :uuid",
         "DELETE FROM retries WHERE topic = :uuid",
     ),
-    UserRow: (
-        _remove(UserRow),
+    rows.UserRow: (
+        _remove(rows.UserRow),
         "DELETE FROM permissions WHERE user = :name",
         "DELETE FROM topic_permissions WHERE user = :name",
         "DELETE FROM user_limits WHERE user = :name",

@@ -25,7 +25,7 @@ from headrace.errors import StoreError
 from headrace.store.api.metadata import Declarations
 from headrace.store.api.rows import CursorRow, PinRow, RetryRow
 from headrace.store.data_directory import FORMAT_FILE, JOURNAL, require_metadata
-from headrace.store.disk import extents
+from headrace.store.disk import extents, sync_directory, write_all, write_file
 from headrace.store.log.checkpoint_file import NAMES as CHECKPOINTS
 from headrace.store.log.checkpoint_file import read_checkpoint, with_new_epoch
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, segment_name
@@ -78,7 +78,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
         copied = _copy_all(path, partial, progress)
         _copy_format(path, partial)
         os.rename(partial, target)
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"cannot copy {path} to {target}: {error}") from error
     finally:
@@ -131,7 +131,7 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> CopySummary:
     with _snapshot(source / JOURNAL) as snapshot:
         for name, data in snapshot.checkpoints.items():
             if data is not None:
-                _write(journal / name, data)
+                write_file(journal / name, data)
         for number, (name, fd) in enumerate(snapshot.files.items(), 1):
             is_sealed = name.removesuffix(SUFFIX) + INDEX_SUFFIX in snapshot.files
             size += _copy_file(fd, journal / name, _CHUNK if is_sealed else _PAGE)
@@ -141,13 +141,13 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> CopySummary:
     if positions is not None:
         _set_back(target, positions)
         _end_wal(target / FILE_NAME)
-    _sync_directory(journal)
+    sync_directory(journal)
     return CopySummary(segments, size)
 
 
 def _copy_format(source: Path, target: Path) -> None:
-    _write(target / FORMAT_FILE, (source / FORMAT_FILE).read_bytes())
-    _sync_directory(target)
+    write_file(target / FORMAT_FILE, (source / FORMAT_FILE).read_bytes())
+    sync_directory(target)
 
 
 def _begin_epoch(journal: Path) -> None:
@@ -155,8 +155,8 @@ def _begin_epoch(journal: Path) -> None:
     known = {name: data for name, data in _read_checkpoints(journal).items() if data is not None}
     for name in known or CHECKPOINTS[:1]:
         (journal / name).unlink(missing_ok=True)
-        _write(journal / name, with_new_epoch(known.get(name)))
-    _sync_directory(journal)
+        write_file(journal / name, with_new_epoch(known.get(name)))
+    sync_directory(journal)
 
 
 @contextmanager
@@ -219,18 +219,11 @@ def _copy_file(fd: int, target: Path, chunk: int) -> int:
             for offset in reversed(range(start, stop, chunk)):
                 data = os.pread(fd, min(chunk, stop - offset), offset)
                 if data != zeros:
-                    _write_all(out, data, offset)
+                    write_all(out, data, offset)
         os.fsync(out)
         return os.fstat(out).st_blocks * 512
     finally:
         os.close(out)
-
-
-def _write_all(fd: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        view, offset = view[written:], offset + written
 
 
 def _copy_metadata(source: Path, target: Path) -> None:
@@ -312,23 +305,6 @@ def _read(file: Path) -> bytes | None:
         return file.read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _write(file: Path, data: bytes) -> None:
-    fd = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        _write_all(fd, data, 0)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _allow_many_files() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from headrace.store.api.metadata import DamagedRow, Declarations
 from headrace.store.api.rows import QueueRow, Row, TopicRow
 from headrace.store.consistency import numbers_of, remove_dangling_rows
 from headrace.store.data_directory import JOURNAL
+from headrace.store.disk import write_file
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import QueueIndex
 from headrace.store.log.segment import segment_name
@@ -96,11 +96,7 @@ def _write_aside(directory: Path, damaged: list[DamagedRow]) -> str:
         json.dumps({"table": one.table, "reason": one.reason, "values": one.values}, default=_hex)
         for one in damaged
     ]
-    fd = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    with open(fd, "w") as sink:
-        sink.write("\n".join(lines) + "\n")
-        sink.flush()
-        os.fsync(fd)
+    write_file(file, "".join(f"{line}\n" for line in lines).encode())
     return f"wrote {len(damaged)} damaged or missing rows to {LOST_AND_FOUND}/{file.name}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.store.data_directory import FORMAT_FILE, JOURNAL, write_format
-from headrace.store.disk import RealDisk, read_skipping_errors, temporary_name
+from headrace.store.disk import RealDisk, read_skipping_errors, temporary_name, write_file
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint_file import Checkpoint, checkpoint_bytes, write_checkpoint
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
@@ -124,11 +124,7 @@ class _Repair:
             file.seek(place.offset)
             data = file.read(place.size)
         copy = directory / f"{Path(place.file).stem}-{place.offset}.bin"
-        fd = os.open(copy, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as sink:
-            sink.write(data)
-            sink.flush()
-            os.fsync(fd)
+        write_file(copy, data, replace=True)
         yield f"saved {len(data)} bytes in {LOST_AND_FOUND}/{copy.name}"
 
     def _fill(self, place: DamagedRange) -> Iterator[str]:
