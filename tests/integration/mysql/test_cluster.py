@@ -14,14 +14,14 @@ import pymysql
 import pytest
 
 from headrace.errors import NoSuchTopic, TopicConflict
-from headrace.store.mysql import appends, tables
+from headrace.store.mysql import appends
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.groups import group_rows, read_ahead
 from headrace.store.mysql.message_rows import COLUMNS, Values
 from headrace.store.sql import connection
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
-from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
+from headrace.store.topics.types import Entry, TopicSpec
 from headrace.testing import wait_for
 from support import cluster_ledger
 from support.galera import SIZE, Galera, run_galera
@@ -168,14 +168,14 @@ def test_the_ledger_notices_claims_that_write_no_row_of_their_group(
 ) -> None:
     """That the tests above can fail."""
 
-    def lock(session: DbConnection, topic: str, reader: ConsumerSpec) -> int:
-        found = session.rows(
-            f"SELECT 1 FROM {tables.cursors(topic)} WHERE group_key=%s AND token='' FOR UPDATE",
-            (reader.group,),
+    def lock(own: group_rows.ReaderRows) -> int:
+        found = own.session.rows(
+            f"SELECT 1 FROM {own.cursors} WHERE group_key=%s AND token='' FOR UPDATE",
+            (own.reader.group,),
         )
         return len(found)
 
-    monkeypatch.setattr(group_rows, "lock_group", lock)
+    monkeypatch.setattr(group_rows.ReaderRows, "lock_group", lock)
     runs = (cluster_ledger.run(urls(cluster), seed, appends=2000) for seed in range(4))
     assert any(one.lost or one.acknowledged_twice for one in runs)
 

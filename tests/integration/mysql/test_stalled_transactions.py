@@ -30,14 +30,14 @@ from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.types import ConsumerSpec
 
 connection._IDLE_S = connection._IDLE_IN_TRANSACTION_S = int(sys.argv[2])
-lock = group_rows.lock_group
+lock = group_rows.ReaderRows.lock_group
 
 def stop(*args):
     found = lock(*args)
     os.kill(os.getpid(), signal.SIGSTOP)
     return found
 
-group_rows.lock_group = stop
+group_rows.ReaderRows.lock_group = stop
 engine = MySqlEngine(sys.argv[1])
 try:
     engine.read("t", ConsumerSpec("frozen", "g"), 10)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
-from headrace.model.topics.message_priority import BY_URGENCY, Priority
+from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import make_states
 from headrace.store.mysql.groups import group_rows
@@ -250,14 +250,3 @@ def _move_offsets(
                 "WHERE priority=%s",
                 (stable, stable, label),
             )
-
-
-def positions(session: DbConnection, topic: str) -> dict[tuple[str, str, Priority], int]:
-    """Group, token and priority of every row, with its offset: for the operator to look at."""
-    rows = session.rows(
-        f"SELECT group_key,token,priority,`offset` FROM {tables.cursors(topic)} ORDER BY id"
-    )
-    return {
-        (str(group), str(token), Priority[str(label).upper()]): int(offset)
-        for group, token, label, offset in rows
-    }

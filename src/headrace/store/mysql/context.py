@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -87,6 +87,23 @@ class MySqlContext:
             return self.readers.call(work, unknown=unknown, repeatable=repeatable)
         except Fault as fault:
             raise self.missing_table(topic, fault) from None
+
+    def read(
+        self,
+        topic: str,
+        work: Callable[[DbConnection, Mapping[Priority, Bounds]], T],
+        *,
+        unknown: str = "it may have been done",
+        repeatable: bool = True,
+    ) -> T:
+        """The same, with what may be read of the topic."""
+        found = self.catalog.get(topic)
+        return self.run(
+            topic,
+            lambda session: work(session, self.readable(session, found)),
+            unknown=unknown,
+            repeatable=repeatable,
+        )
 
     def _gone(self, topic: str) -> NoSuchTopic:
         return NoSuchTopic(f"there is no topic {topic!r} in {self.settings.place}")

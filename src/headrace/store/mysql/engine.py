@@ -12,17 +12,15 @@ from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql.adopt import adopt
 from headrace.store.mysql.appends import Appends
-from headrace.store.mysql.bulk_ranges import BulkRanges
+from headrace.store.mysql.bulk_reads import BulkRanges, EnginePins
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.context import MySqlContext, check_batch, check_delay, check_reader
-from headrace.store.mysql.groups import group_rows, retries
+from headrace.store.mysql.groups import group_rows, offset_reset, retries
 from headrace.store.mysql.groups import lag as progress
 from headrace.store.mysql.groups.group_reads import GroupReads
-from headrace.store.mysql.groups.lag import GroupLag
-from headrace.store.mysql.groups.offset_reset import OffsetReset
+from headrace.store.mysql.groups.group_rows import ReaderRows
 from headrace.store.mysql.groups.queue_leases import QueueLeases
 from headrace.store.mysql.housekeeper import Housekeeper
-from headrace.store.mysql.pins import EnginePins
 from headrace.store.mysql.single_consumer import SingleReads
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.sql.connection import DbConnection
@@ -55,7 +53,6 @@ class MySqlEngine:
         self.settings = context.settings
         self._appends = Appends(context)
         self._single, self._groups = SingleReads(context), GroupReads(context)
-        self._lag, self._reset = GroupLag(context), OffsetReset(context)
         self.bulk, self.pins = BulkRanges(context), EnginePins(context)
         self.queue_leases = QueueLeases(context)
         self.housekeeper = Housekeeper(context)
@@ -110,10 +107,7 @@ class MySqlEngine:
 
     def bounds(self, topic: str) -> dict[Priority, Bounds]:
         """What may be read now, for callers that read ranges of ids by themselves."""
-        found = self.context.catalog.get(topic)
-        return self.context.run(
-            topic, lambda session: self.context.readable(session, found), repeatable=True
-        )
+        return self.context.read(topic, lambda session, bounds: dict(bounds))
 
     def _info(self, session: DbConnection, topic: CatalogTopic) -> TopicInfo:
         bounds = self.context.readable(session, topic)
@@ -185,7 +179,9 @@ class MySqlEngine:
         keys = group_rows.parse(claim, reader)
         self.context.run(
             topic,
-            lambda session: retries.nack(session, topic, reader, keys, ids, delay_ms, reason),
+            lambda session: retries.nack(
+                ReaderRows(session, topic, reader), keys, ids, delay_ms, reason
+            ),
         )
         self._groups.made_due(topic, reader)
 
@@ -205,19 +201,31 @@ class MySqlEngine:
         time_ms: int | None = None,
     ) -> None:
         check_reader(reader, as_group=True)
-        self._reset.reset(topic, reader, positions, time_ms)
+        if (positions is None) == (time_ms is None):
+            raise BadTopicValue("pass either positions or a time to reset to, not both or neither")
+        self.context.read(
+            topic,
+            lambda session, bounds: offset_reset.reset(
+                ReaderRows(session, topic, reader), bounds, positions or {}, time_ms
+            ),
+        )
 
     def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         check_reader(reader, as_group=True)
-        return self._lag.lag(topic, reader)
+        return self.context.read(
+            topic,
+            lambda session, bounds: progress.lag(ReaderRows(session, topic, reader), bounds),
+        )
 
     def groups(self, topic: str) -> list[GroupInfo]:
-        return self._lag.groups(topic)
+        return self.context.read(
+            topic, lambda session, bounds: progress.groups(session, topic, bounds)
+        )
 
     def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
         def work(session: DbConnection) -> None:
             with session.transaction():
-                group_rows.delete_cursors(session, topic, reader)
+                ReaderRows(session, topic, reader).delete_cursors()
 
         check_reader(reader, as_group=True)
         self.context.catalog.get(topic)

@@ -18,7 +18,7 @@ from headrace.store.mysql import retention
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups import group_rows
-from headrace.store.mysql.schema_lease import LEASE_MS, release_leases, take_lease
+from headrace.store.mysql.schema_lease import release_leases, take_lease
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
@@ -80,7 +80,7 @@ class Housekeeper:
                 self._keep(session, topic)
 
     def _keep(self, session: DbConnection, topic: CatalogTopic) -> None:
-        if not self.node.leads(session, _LEASE + topic.name):
+        if not take_lease(session, _LEASE + topic.name, self.node.id):
             return
         try:
             bounds = self._context.readable(session, topic)
@@ -101,7 +101,6 @@ class EngineNode:
 
     def __init__(self) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"[:255]
-        self._epochs: dict[str, int] = {}
 
     def beat(self, session: DbConnection) -> None:
         session.run(
@@ -114,13 +113,3 @@ class EngineNode:
     def leave(self, session: DbConnection) -> None:
         session.run("DELETE FROM `msg_node` WHERE node_id=%s", (self.id,))
         release_leases(session, self.id)
-
-    def alive(self, session: DbConnection) -> list[str]:
-        rows = session.rows(
-            f"SELECT node_id FROM `msg_node` WHERE heartbeat_ms>={NOW}-%s ORDER BY 1", (LEASE_MS,)
-        )
-        return [str(node) for (node,) in rows]
-
-    def leads(self, session: DbConnection, name: str) -> bool:
-        """Whether this node holds the lease ``name``, which it takes if it is free."""
-        return take_lease(session, name, self.id)

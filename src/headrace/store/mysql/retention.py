@@ -84,27 +84,24 @@ def apply(
     topic: CatalogTopic,
     bounds: Mapping[Priority, Bounds],
     counts: ByteCounts,
-) -> dict[Priority, int]:
-    """Remove what the policy gives up; how many ids of each priority went."""
+) -> None:
+    """Remove what the policy gives up."""
     retention = topic.retention
     wanted = {priority: bounds[priority].low - 1 for priority in BY_URGENCY}
     if retention is not None:
         for priority, end in _policy(session, topic, bounds, counts, retention).items():
             wanted[priority] = max(wanted[priority], end)
     holds = held(session, topic)
-    removed = {}
     for priority, its in bounds.items():
         end = removable_to(wanted[priority], its.stable, holds.get(priority, ()))
         if end >= its.low:
             raise_low(session, topic.name, priority, end + 1)
-            removed[priority] = end + 1 - its.low
         low = max(its.low, end + 1)
         if topic.partition_rows:
             keep_ahead(session, topic, priority, its.stable)
             drop_below(session, topic.name, priority, low)
         else:
             delete_below(session, topic.name, priority, low)
-    return removed
 
 
 def _policy(
@@ -164,15 +161,11 @@ def raise_low(session: DbConnection, topic: str, priority: Priority, low: int) -
     )
 
 
-def delete_below(session: DbConnection, topic: str, priority: Priority, low: int) -> int:
+def delete_below(session: DbConnection, topic: str, priority: Priority, low: int) -> None:
     """In small statements: none holds its locks for long."""
-    table = tables.messages(topic, priority)
-    removed = 0
-    while True:
-        count = session.run(f"DELETE FROM {table} WHERE id<%s ORDER BY id LIMIT {BATCH}", (low,))
-        removed += count
-        if count < BATCH:
-            return removed
+    sql = f"DELETE FROM {tables.messages(topic, priority)} WHERE id<%s ORDER BY id LIMIT {BATCH}"
+    while session.run(sql, (low,)) == BATCH:
+        pass
 
 
 AHEAD: Final = 2  # empty ones kept ready
@@ -206,17 +199,15 @@ def keep_ahead(session: DbConnection, topic: CatalogTopic, priority: Priority, s
         )
 
 
-def drop_below(session: DbConnection, topic: str, priority: Priority, low: int) -> int:
-    """Drop partitions of which everything lies below; how many went."""
-    old = [bound for bound in bounds_of(session, topic, priority) if bound <= low]
-    if not old:
-        return 0
-    names = ", ".join(f"p{bound}" for bound in old)
-    done = _alter(session, f"ALTER TABLE {tables.messages(topic, priority)} DROP PARTITION {names}")
-    return len(old) if done else 0
+def drop_below(session: DbConnection, topic: str, priority: Priority, low: int) -> None:
+    """Drop partitions of which everything lies below."""
+    old = [f"p{bound}" for bound in bounds_of(session, topic, priority) if bound <= low]
+    if old:
+        table = tables.messages(topic, priority)
+        _alter(session, f"ALTER TABLE {table} DROP PARTITION {', '.join(old)}")
 
 
-def _alter(session: DbConnection, statement: str) -> bool:
+def _alter(session: DbConnection, statement: str) -> None:
     """Everything queues behind an ALTER that waits for an open reader: it waits one second, and
     the next round tries again."""
     session.run("SET SESSION lock_wait_timeout=1")
@@ -226,8 +217,6 @@ def _alter(session: DbConnection, statement: str) -> bool:
         if fault.kind is not FaultKind.AGAIN:
             raise
         logger.info("a table is in use, its partitions stay for now: %s", fault)
-        return False
     finally:
         if not session.is_broken:
             session.run("SET SESSION lock_wait_timeout=DEFAULT")
-    return True

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
@@ -12,13 +10,11 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority, priorit
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader
 from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
-from headrace.store.mysql.groups import group_rows
+from headrace.store.mysql.groups.group_rows import ReaderRows
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, ReadResult
-
-logger = logging.getLogger(__name__)
 
 KIND: Final = "alone"
 
@@ -30,13 +26,11 @@ class SingleReads:
         self._context = context
 
     def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
-        found = self._context.catalog.get(topic)
+        def work(session: DbConnection, bounds: Mapping[Priority, Bounds]) -> ReadResult:
+            own = ReaderRows(session, topic, reader)
+            return read(own, bounds, limit, BodyReader(self._context.body_sizes))
 
-        def work(session: DbConnection) -> ReadResult:
-            bounds = self._context.readable(session, found)
-            return read(session, topic, reader, bounds, limit, BodyReader(self._context.body_sizes))
-
-        return self._context.run(topic, work, unknown=HANDED_OUT)
+        return self._context.read(topic, work, unknown=HANDED_OUT, repeatable=False)
 
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         """All priorities in one statement of one transaction; a late commit lowers nothing."""
@@ -69,30 +63,25 @@ class SingleReads:
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         """A consumer without a group cannot lose messages to others; ClaimLost as for commit."""
-        find = partial(group_rows.find_cursors, topic=topic, reader=reader)
-        found = {one.label: its.epoch for one, its in self._context.run(topic, find).items()}
+        cursors = self._context.run(topic, lambda it: ReaderRows(it, topic, reader).find_cursors())
+        found = {one.label: its.epoch for one, its in cursors.items()}
         if any(found.get(label) != epoch for label, _, epoch in _parse(claim, reader)):
             raise _lost(topic, reader)
 
 
 def read(
-    session: DbConnection,
-    topic: str,
-    reader: ConsumerSpec,
-    bounds: Mapping[Priority, Bounds],
-    batch: int,
-    bodies: BodyReader,
+    own: ReaderRows, bounds: Mapping[Priority, Bounds], batch: int, bodies: BodyReader
 ) -> ReadResult:
     """The next messages; the position stays until they are committed."""
-    found = group_rows.find_or_make_cursors(session, topic, reader, bounds)
+    found = own.find_or_make_cursors(bounds)
     positions = {
-        priority: overtaken(topic, reader.token, priority, cursor.offset, bounds[priority])
+        priority: own.overtaken(priority, cursor.offset, bounds[priority])
         for priority, cursor in found.items()
     }
     late = {priority: at for priority, at in positions.items() if at > found[priority].offset}
     if late:  # logged once, not with every read
-        _move(session, topic, reader, late)
-    rows = _fill(session, topic, positions, bounds, batch, reader.min_share, bodies)
+        _move(own, late)
+    rows = _fill(own, positions, bounds, batch, bodies)
     messages = tuple(
         message_of(row, priority, 1) for priority in BY_URGENCY for row in rows[priority]
     )
@@ -110,16 +99,14 @@ def read(
         for priority, end in ends.items()
         if end > found[priority].offset
     ]
-    return ReadResult(messages, (KIND, reader.token, moved))
+    return ReadResult(messages, (KIND, own.reader.token, moved))
 
 
 def _fill(
-    session: DbConnection,
-    topic: str,
+    own: ReaderRows,
     positions: Mapping[Priority, int],
     bounds: Mapping[Priority, Bounds],
     room: int,
-    min_share: int,
     bodies: BodyReader,
 ) -> dict[Priority, list[tuple[Any, ...]]]:
     """Rows of each priority. One with tombstones has fewer than it seems: others get more then."""
@@ -128,15 +115,15 @@ def _fill(
         priority: max(0, bounds[priority].stable - positions[priority]) for priority in BY_URGENCY
     }
     while True:
-        wanted = shares(waiting, room, min_share)
+        wanted = shares(waiting, room, own.reader.min_share)
         short = [priority for priority in BY_URGENCY if wanted[priority] > len(rows[priority])]
         if not short or bodies.is_full:
             return rows
         for priority in short:
             its = rows[priority]
             more = bodies.after(
-                session,
-                tables.messages(topic, priority),
+                own.session,
+                tables.messages(own.topic, priority),
                 its[-1][0] if its else positions[priority],
                 bounds[priority].stable,
                 wanted[priority] - len(its),
@@ -146,27 +133,14 @@ def _fill(
                 waiting[priority] = len(its)
 
 
-def overtaken(topic: str, who: str, priority: Priority, position: int, bounds: Bounds) -> int:
-    """The position, or where reading goes on when retention was faster."""
-    if position >= bounds.low - 1:
-        return position
-    logger.warning(
-        "topic %s, priority %s: %s had read up to %s, but everything before %s was removed by "
-        "retention", topic, priority.label, who, position, bounds.low,
-    )  # fmt: skip
-    return bounds.low - 1
-
-
-def _move(
-    session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
-) -> None:
+def _move(own: ReaderRows, positions: Mapping[Priority, int]) -> None:
     """Forward only."""
-    with session.transaction():
+    with own.session.transaction():
         for priority, position in positions.items():
-            session.run(
-                f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s) "
+            own.session.run(
+                f"UPDATE {own.cursors} SET `offset`=GREATEST(`offset`,%s) "
                 "WHERE group_key='' AND token=%s AND queue_id=0 AND priority=%s",
-                (position, reader.token, priority.label),
+                (position, own.reader.token, priority.label),
             )
 
 
@@ -193,19 +167,17 @@ def _priority(one: object) -> tuple[str, int, int]:
     raise ClaimLost("the claim was not returned by a read; nothing was committed")
 
 
-def reset(
-    session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
-) -> None:
+def reset(own: ReaderRows, positions: Mapping[Priority, int]) -> None:
     """Set the positions; claims read before do not fit any more."""
-    with session.transaction():
-        session.run(
-            f"UPDATE {tables.cursors(topic)} SET epoch=epoch+1 "
+    with own.session.transaction():
+        own.session.run(
+            f"UPDATE {own.cursors} SET epoch=epoch+1 "
             "WHERE group_key='' AND token=%s AND queue_id=0",
-            (reader.token,),
+            (own.reader.token,),
         )
         for priority, position in positions.items():
-            session.run(
-                f"UPDATE {tables.cursors(topic)} SET `offset`=%s "
+            own.session.run(
+                f"UPDATE {own.cursors} SET `offset`=%s "
                 "WHERE group_key='' AND token=%s AND queue_id=0 AND priority=%s",
-                (position, reader.token, priority.label),
+                (position, own.reader.token, priority.label),
             )

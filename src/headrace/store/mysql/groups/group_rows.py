@@ -7,6 +7,7 @@ indexed ever changes.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import LATEST, ConsumerSpec
 
+logger = logging.getLogger(__name__)
+
 KIND: Final = "group"
 # Token and lease stay: they show recent members.
 FREE: Final = "start_id=0, end_id=0, epoch=epoch+1, nacked=NULL"
@@ -32,6 +35,10 @@ _UNUSED_MS: Final = 60_000
 _OVER: Final = -1000  # a lease that ended a second ago
 Key = tuple[int, int]
 """Id and epoch of a range."""
+Group = tuple[str, str | None]
+"""Topic and group."""
+Member = tuple[str, str | None, str]
+"""Topic, group and token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,155 +81,6 @@ class NewClaimRow:
     nacked: frozenset[int] = frozenset()
 
 
-def put(
-    session: DbConnection,
-    topic: str,
-    reader: ConsumerSpec,
-    new: Sequence[NewClaimRow],
-    free: list[int],
-) -> list[Key]:
-    """Write ranges, into rows that are free as far as there are some."""
-    epoch = new_epoch()
-    seen = [free.pop() for _ in range(min(len(free), len(new)))]
-    numbers = _still_free(session, topic, seen) if seen else []
-    if numbers:
-        session.run(
-            f"INSERT INTO {tables.claims(topic)} (id,{_COLUMNS}) VALUES "
-            f"{','.join([f'(%s,{_PLACES}'] * len(numbers))} ON DUPLICATE KEY UPDATE {_CHANGED}",
-            [value for number, one in zip(numbers, new, strict=False)
-             for value in (number, *_row(reader, one, epoch))],
-        )  # fmt: skip
-    if rest := new[len(numbers) :]:
-        first = session.insert(
-            f"INSERT INTO {tables.claims(topic)} ({_COLUMNS}) VALUES "
-            f"{','.join([f'({_PLACES}'] * len(rest))}",
-            [value for one in rest for value in _row(reader, one, epoch)],
-        )
-        numbers += [first + at * int(session.id_step) for at in range(len(rest))]
-    return [(number, epoch) for number in numbers]
-
-
-def _still_free(session: DbConnection, topic: str, seen: Sequence[int]) -> list[int]:
-    """Without the rows that their members have taken into use, which they may do at any time."""
-    rows = session.rows(
-        f"SELECT id FROM {tables.claims(topic)} FORCE INDEX (PRIMARY) "
-        f"WHERE id IN ({','.join(['%s'] * len(seen))}) AND end_id=0 FOR UPDATE",
-        seen,
-    )
-    return [number for (number,) in rows]
-
-
-def free_row(session: DbConnection, topic: str, reader: ConsumerSpec, other: int) -> int:
-    """A row that the reader may claim with, besides ``other``."""
-    rows = session.rows(
-        f"SELECT id FROM {tables.claims(topic)} "
-        "WHERE group_id=%s AND token=%s AND end_id=0 AND id<>%s LIMIT 1",
-        (reader.group, reader.token, other),
-    )
-    if rows:
-        return int(rows[0][0])
-    new = NewClaimRow(Priority.MIDDLE, 0, 0, 0, reader.token)
-    return put(session, topic, reader, [new], [])[0][0]
-
-
-def _row(reader: ConsumerSpec, one: NewClaimRow, epoch: int) -> list[object]:
-    lease = reader.lease_ms if one.token else _OVER
-    return [
-        reader.group, one.priority.label, one.start, one.end, one.token, epoch, one.attempts, lease,
-        join_ids(one.nacked),
-    ]  # fmt: skip
-
-
-def trim(session: DbConnection, topic: str) -> int:
-    """Remove rows that were needed once, by thousands of messages tried again one by one: every
-    read of the group would scan them. Returns how many were deleted."""
-    table = tables.claims(topic)
-    gone = 0
-    for (group,) in session.rows(
-        f"SELECT group_id FROM {table} GROUP BY group_id HAVING COUNT(*)>{_MANY}"
-    ):
-        gone += session.run(
-            f"DELETE FROM {table} WHERE group_id=%s AND end_id=0 AND lease_until_ms<{NOW}-%s "
-            f"LIMIT {_MANY}",
-            (group, _UNUSED_MS),
-        )
-    return gone
-
-
-def commit(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
-    if len(ranges) == 1:  # one row, one statement: it needs no transaction
-        end(session, topic, reader, ranges)
-        return
-    with session.transaction():
-        end(session, topic, reader, ranges)
-
-
-def end(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
-    """All of them are done, or ClaimLost; in a transaction when there are several."""
-    count = session.run(
-        f"UPDATE {tables.claims(topic)} FORCE INDEX (PRIMARY) SET {FREE} WHERE {_live(ranges)}",
-        _values(reader, ranges),
-    )
-    if count != len(ranges):
-        raise lost(topic, reader)
-
-
-def renew(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
-    """Also of a lease that is over, while no other member has the messages."""
-    with session.transaction():
-        count = session.run(
-            f"UPDATE {tables.claims(topic)} FORCE INDEX (PRIMARY) SET lease_until_ms={NOW}+%s "
-            f"WHERE {_held(ranges)}",
-            (reader.lease_ms, *_values(reader, ranges)),
-        )
-        if count != len(ranges):
-            raise lost(topic, reader)
-
-
-def locked(
-    session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]
-) -> list[tuple[Any, ...]]:
-    """The rows of a claim, kept from others until the transaction ends; ClaimLost."""
-    rows = session.rows(
-        f"SELECT id,priority,start_id,end_id,attempts,nacked FROM {tables.claims(topic)} "
-        f"FORCE INDEX (PRIMARY) WHERE {_live(ranges)} FOR UPDATE",
-        _values(reader, ranges),
-    )
-    if len(rows) != len(ranges):
-        raise lost(topic, reader)
-    return rows
-
-
-def _held(ranges: Sequence[Key]) -> str:
-    pairs = " OR ".join(["(id=%s AND epoch=%s)"] * len(ranges))
-    return f"group_id=%s AND token=%s AND end_id>0 AND ({pairs or 'FALSE'})"
-
-
-def _live(ranges: Sequence[Key]) -> str:
-    return f"{_held(ranges)} AND lease_until_ms>={NOW}"
-
-
-def _values(reader: ConsumerSpec, ranges: Sequence[Key]) -> list[object]:
-    return [reader.group, reader.token, *(number for one in ranges for number in one)]
-
-
-def lost(topic: str, reader: ConsumerSpec) -> ClaimLost:
-    return ClaimLost(
-        f"the claim is not one of {reader.token!r} in group {reader.group!r} of topic {topic!r} "
-        "any more: its lease was over (then another member has its messages, or will get them), or "
-        "it is another member's, or was committed before, or the group was set to another "
-        "position; nothing was changed"
-    )
-
-
-def split_ids(text: str | None) -> frozenset[int]:
-    return frozenset(map(int, text.split(","))) if text else frozenset()
-
-
-def join_ids(ids: Iterable[int]) -> str | None:
-    return ",".join(map(str, sorted(ids))) or None
-
-
 @dataclass(frozen=True, slots=True)
 class GroupCursor:
     """``claimed`` is the last id handed out to a group, and of no use for a single consumer."""
@@ -242,51 +100,223 @@ def start_of(reader: ConsumerSpec, bounds: Bounds) -> int:
     return bounds.stable if reader.start == LATEST else bounds.low - 1
 
 
-def row_token(reader: ConsumerSpec) -> str:
-    """A group has one row for all its members."""
-    return "" if reader.group is not None else reader.token
+class ReaderRows:
+    """What a reader, alone or in a group, has in the tables of a topic; in one session."""
+
+    def __init__(self, session: DbConnection, topic: str, reader: ConsumerSpec) -> None:
+        self.session, self.topic, self.reader = session, topic, reader
+        self.cursors, self.claims = tables.cursors(topic), tables.claims(topic)
+        self.retries = tables.retries(topic)
+        self.group: Group = (topic, reader.group)
+        self.member: Member = (topic, reader.group, reader.token)
+
+    # -- ranges ----------------------------------------------------------------------------------
+
+    def put(self, new: Sequence[NewClaimRow], free: list[int]) -> list[Key]:
+        """Write ranges, into rows that are free as far as there are some."""
+        epoch = new_epoch()
+        seen = [free.pop() for _ in range(min(len(free), len(new)))]
+        numbers = self._still_free(seen) if seen else []
+        if numbers:
+            self.session.run(
+                f"INSERT INTO {self.claims} (id,{_COLUMNS}) VALUES "
+                f"{','.join([f'(%s,{_PLACES}'] * len(numbers))} ON DUPLICATE KEY UPDATE {_CHANGED}",
+                [value for number, one in zip(numbers, new, strict=False)
+                 for value in (number, *self._values_of(one, epoch))],
+            )  # fmt: skip
+        if rest := new[len(numbers) :]:
+            first = self.session.insert(
+                f"INSERT INTO {self.claims} ({_COLUMNS}) VALUES "
+                f"{','.join([f'({_PLACES}'] * len(rest))}",
+                [value for one in rest for value in self._values_of(one, epoch)],
+            )
+            numbers += [first + at * int(self.session.id_step) for at in range(len(rest))]
+        return [(number, epoch) for number in numbers]
+
+    def _still_free(self, seen: Sequence[int]) -> list[int]:
+        """Without rows that their members have taken into use, which they may do at any time."""
+        rows = self.session.rows(
+            f"SELECT id FROM {self.claims} FORCE INDEX (PRIMARY) "
+            f"WHERE id IN ({','.join(['%s'] * len(seen))}) AND end_id=0 FOR UPDATE",
+            seen,
+        )
+        return [number for (number,) in rows]
+
+    def free_row(self, other: int) -> int:
+        """A row that the reader may claim with, besides ``other``."""
+        rows = self.session.rows(
+            f"SELECT id FROM {self.claims} "
+            "WHERE group_id=%s AND token=%s AND end_id=0 AND id<>%s LIMIT 1",
+            (self.reader.group, self.reader.token, other),
+        )
+        if rows:
+            return int(rows[0][0])
+        return self.put([NewClaimRow(Priority.MIDDLE, 0, 0, 0, self.reader.token)], [])[0][0]
+
+    def _values_of(self, one: NewClaimRow, epoch: int) -> list[object]:
+        lease = self.reader.lease_ms if one.token else _OVER
+        return [
+            self.reader.group, one.priority.label, one.start, one.end, one.token, epoch,
+            one.attempts, lease, join_ids(one.nacked),
+        ]  # fmt: skip
+
+    def commit(self, ranges: Sequence[Key]) -> None:
+        if len(ranges) == 1:  # one row, one statement: it needs no transaction
+            self.end(ranges)
+            return
+        with self.session.transaction():
+            self.end(ranges)
+
+    def end(self, ranges: Sequence[Key]) -> None:
+        """All of them are done, or ClaimLost; in a transaction when there are several."""
+        count = self.session.run(
+            f"UPDATE {self.claims} FORCE INDEX (PRIMARY) SET {FREE} WHERE {_live(ranges)}",
+            self._held_values(ranges),
+        )
+        if count != len(ranges):
+            raise self.lost()
+
+    def renew(self, ranges: Sequence[Key]) -> None:
+        """Also of a lease that is over, while no other member has the messages."""
+        with self.session.transaction():
+            count = self.session.run(
+                f"UPDATE {self.claims} FORCE INDEX (PRIMARY) SET lease_until_ms={NOW}+%s "
+                f"WHERE {_held(ranges)}",
+                (self.reader.lease_ms, *self._held_values(ranges)),
+            )
+            if count != len(ranges):
+                raise self.lost()
+
+    def locked(self, ranges: Sequence[Key]) -> list[tuple[Any, ...]]:
+        """The rows of a claim, kept from others until the transaction ends; ClaimLost."""
+        rows = self.session.rows(
+            f"SELECT id,priority,start_id,end_id,attempts,nacked FROM {self.claims} "
+            f"FORCE INDEX (PRIMARY) WHERE {_live(ranges)} FOR UPDATE",
+            self._held_values(ranges),
+        )
+        if len(rows) != len(ranges):
+            raise self.lost()
+        return rows
+
+    def _held_values(self, ranges: Sequence[Key]) -> list[object]:
+        numbers = (number for one in ranges for number in one)
+        return [self.reader.group, self.reader.token, *numbers]
+
+    def lost(self) -> ClaimLost:
+        return ClaimLost(
+            f"the claim is not one of {self.reader.token!r} in group {self.reader.group!r} of "
+            f"topic {self.topic!r} any more: its lease was over (then another member has its "
+            "messages, or will get them), or it is another member's, or was committed before, or "
+            "the group was set to another position; nothing was changed"
+        )
+
+    # -- cursors ---------------------------------------------------------------------------------
+
+    def lock_group(self) -> int:
+        """Begins whatever changes what a group has claimed. How many rows the group has: of a new
+        one none, of one in tables of the original layout perhaps not those of all priorities.
+
+        It writes: a lock (FOR UPDATE) is known to one node of a cluster only, while two
+        transactions that write the same row are never both committed. It writes the rows of all
+        priorities, because a steady read writes only that of its own.
+        """
+        return self.session.run(
+            f"UPDATE {self.cursors} SET epoch=epoch+1 "
+            "WHERE group_key=%s AND token='' AND queue_id=0",
+            (self.reader.group,),
+        )
+
+    @property
+    def _row_token(self) -> str:
+        """A group has one row for all its members."""
+        return "" if self.reader.group is not None else self.reader.token
+
+    def find_cursors(self) -> dict[Priority, GroupCursor]:
+        rows = self.session.rows(
+            f"SELECT priority,`offset`,claimed,epoch FROM {self.cursors} "
+            "WHERE group_key=%s AND token=%s AND queue_id=0 ORDER BY priority",
+            (self.reader.group or "", self._row_token),
+        )
+        return {priority_named(label): GroupCursor(*numbers) for label, *numbers in rows}
+
+    def make_cursors(self, bounds: Mapping[Priority, Bounds]) -> None:
+        """The rows of a new reader; those that are there stay as they are."""
+        values: list[object] = []
+        for priority in BY_URGENCY:
+            start = start_of(self.reader, bounds[priority])
+            values += [self.reader.group, self._row_token, priority.label, start, start]
+            values.append(new_epoch())
+        self.session.run(
+            f"INSERT IGNORE INTO {self.cursors} "
+            "(group_id,token,priority,`offset`,claimed,epoch) VALUES "
+            + ",".join(["(%s,%s,%s,%s,%s,%s)"] * len(BY_URGENCY)),
+            values,
+        )
+
+    def find_or_make_cursors(
+        self, bounds: Mapping[Priority, Bounds]
+    ) -> dict[Priority, GroupCursor]:
+        found = self.find_cursors()
+        if len(found) < len(BY_URGENCY):
+            self.make_cursors(bounds)
+            found = self.find_cursors()
+        return found
+
+    def overtaken(self, priority: Priority, position: int, bounds: Bounds) -> int:
+        """The position, or where reading goes on when retention was faster."""
+        if position >= bounds.low - 1:
+            return position
+        group = self.reader.group
+        logger.warning(
+            "topic %s, priority %s: %s had read up to %s, but everything before %s was removed by "
+            "retention", self.topic, priority.label,
+            self.reader.token if group is None else f"group {group}", position, bounds.low,
+        )  # fmt: skip
+        return bounds.low - 1
+
+    def delete_cursors(self) -> None:
+        """The reader's progress is gone, with all that is out; in a transaction."""
+        group = self.reader.group
+        if group is None:
+            self.session.run(
+                f"DELETE FROM {self.cursors} WHERE group_key='' AND token=%s", (self.reader.token,)
+            )
+            return
+        self.lock_group()
+        for table in (self.claims, self.retries):
+            self.session.run(f"DELETE FROM {table} WHERE group_id=%s", (group,))
+        self.session.run(f"DELETE FROM {self.cursors} WHERE group_key=%s", (group,))
 
 
-def lock_group(session: DbConnection, topic: str, reader: ConsumerSpec) -> int:
-    """Begins whatever changes what a group has claimed. How many rows the group has: of a new one
-    none, of one in tables of the original layout perhaps not those of all priorities.
-
-    It writes: a lock (FOR UPDATE) is known to one node of a cluster only, while two transactions
-    that write the same row are never both committed. It writes the rows of all priorities, because
-    a steady read writes only that of its own.
-    """
-    return session.run(
-        f"UPDATE {tables.cursors(topic)} SET epoch=epoch+1 "
-        "WHERE group_key=%s AND token='' AND queue_id=0",
-        (reader.group,),
-    )
+def _held(ranges: Sequence[Key]) -> str:
+    pairs = " OR ".join(["(id=%s AND epoch=%s)"] * len(ranges))
+    return f"group_id=%s AND token=%s AND end_id>0 AND ({pairs or 'FALSE'})"
 
 
-def find_cursors(
-    session: DbConnection, topic: str, reader: ConsumerSpec
-) -> dict[Priority, GroupCursor]:
-    rows = session.rows(
-        f"SELECT priority,`offset`,claimed,epoch FROM {tables.cursors(topic)} "
-        "WHERE group_key=%s AND token=%s AND queue_id=0 ORDER BY priority",
-        (reader.group or "", row_token(reader)),
-    )
-    return {priority_named(label): GroupCursor(*numbers) for label, *numbers in rows}
+def _live(ranges: Sequence[Key]) -> str:
+    return f"{_held(ranges)} AND lease_until_ms>={NOW}"
 
 
-def make_cursors(
-    session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
-) -> None:
-    """The rows of a new reader; those that are there stay as they are."""
-    values: list[object] = []
-    for priority in BY_URGENCY:
-        start = start_of(reader, bounds[priority])
-        values += [reader.group, row_token(reader), priority.label, start, start, new_epoch()]
-    session.run(
-        f"INSERT IGNORE INTO {tables.cursors(topic)} "
-        "(group_id,token,priority,`offset`,claimed,epoch) VALUES "
-        + ",".join(["(%s,%s,%s,%s,%s,%s)"] * len(BY_URGENCY)),
-        values,
-    )
+def split_ids(text: str | None) -> frozenset[int]:
+    return frozenset(map(int, text.split(","))) if text else frozenset()
+
+
+def join_ids(ids: Iterable[int]) -> str | None:
+    return ",".join(map(str, sorted(ids))) or None
+
+
+def trim(session: DbConnection, topic: str) -> None:
+    """Remove rows that were needed once, by thousands of messages tried again one by one: every
+    read of the group would scan them."""
+    table = tables.claims(topic)
+    for (group,) in session.rows(
+        f"SELECT group_id FROM {table} GROUP BY group_id HAVING COUNT(*)>{_MANY}"
+    ):
+        session.run(
+            f"DELETE FROM {table} WHERE group_id=%s AND end_id=0 AND lease_until_ms<{NOW}-%s "
+            f"LIMIT {_MANY}",
+            (group, _UNUSED_MS),
+        )
 
 
 def keep_offsets(session: DbConnection, topic: str, group: str | None = None) -> None:
@@ -311,26 +341,3 @@ def keep_offsets(session: DbConnection, topic: str, group: str | None = None) ->
             "WHERE id=%s AND claimed>=%s",  # not after a reset in between
             (done, number, done),
         )
-
-
-def find_or_make_cursors(
-    session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
-) -> dict[Priority, GroupCursor]:
-    found = find_cursors(session, topic, reader)
-    if len(found) < len(BY_URGENCY):
-        make_cursors(session, topic, reader, bounds)
-        found = find_cursors(session, topic, reader)
-    return found
-
-
-def delete_cursors(session: DbConnection, topic: str, reader: ConsumerSpec) -> None:
-    """The reader's progress is gone, with all that is out; in a transaction."""
-    if reader.group is None:
-        session.run(
-            f"DELETE FROM {tables.cursors(topic)} WHERE group_key='' AND token=%s", (reader.token,)
-        )
-        return
-    lock_group(session, topic, reader)
-    for table in (tables.claims(topic), tables.retries(topic)):
-        session.run(f"DELETE FROM {table} WHERE group_id=%s", (reader.group,))
-    session.run(f"DELETE FROM {tables.cursors(topic)} WHERE group_key=%s", (reader.group,))

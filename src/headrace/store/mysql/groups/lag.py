@@ -9,12 +9,12 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups import group_rows
+from headrace.store.mysql.groups.group_rows import ReaderRows
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
-from headrace.store.topics.types import ConsumerSpec, GroupInfo, PriorityLag
+from headrace.store.topics.types import GroupInfo, PriorityLag
 
 EXACT: Final = 100_000  # messages up to which a lag is counted; beyond, dead ids count as well
 _SPANS: Final = 200  # ranges counted by one statement
@@ -36,44 +36,22 @@ class _GroupBacklog:
 _Outs = Mapping[tuple[str, Priority], _GroupBacklog]  # by group
 
 
-class GroupLag:
-    """How far groups and single consumers of a topic are behind."""
-
-    def __init__(self, context: MySqlContext) -> None:
-        self._context = context
-
-    def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
-        """One per priority, high first."""
-        catalogued = self._context.catalog.get(topic)
-
-        def work(session: DbConnection) -> list[PriorityLag]:
-            bounds = self._context.readable(session, catalogued)
-            found = group_rows.find_cursors(session, topic, reader)
-            heads = {}
-            for priority in BY_URGENCY:
-                cursor = found.get(priority)
-                if cursor is None:
-                    heads[priority] = group_rows.start_of(reader, bounds[priority])
-                else:
-                    heads[priority] = cursor.offset if reader.group is None else cursor.claimed
-            outs = {} if reader.group is None else _outstanding(session, topic, reader.group)
-            return _DistanceCache(session, topic, bounds).lags(reader.group, heads, outs)
-
-        return self._context.run(topic, work, repeatable=True)
-
-    def groups(self, topic: str) -> list[GroupInfo]:
-        """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
-        found = self._context.catalog.get(topic)
-        return self._context.run(
-            topic,
-            lambda session: _groups(session, topic, self._context.readable(session, found)),
-            repeatable=True,
-        )
+def lag(own: ReaderRows, bounds: Mapping[Priority, Bounds]) -> list[PriorityLag]:
+    """One per priority, high first."""
+    found, group = own.find_cursors(), own.reader.group
+    heads = {}
+    for priority in BY_URGENCY:
+        cursor = found.get(priority)
+        if cursor is None:
+            heads[priority] = group_rows.start_of(own.reader, bounds[priority])
+        else:
+            heads[priority] = cursor.offset if group is None else cursor.claimed
+    outs = {} if group is None else _outstanding(own.session, own.topic, group)
+    return _DistanceCache(own.session, own.topic, bounds).lags(group, heads, outs)
 
 
-def _groups(
-    session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds]
-) -> list[GroupInfo]:
+def groups(session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds]) -> list[GroupInfo]:
+    """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
     heads: dict[tuple[str | None, str], dict[Priority, int]] = {}
     for group, token, label, offset, claimed in session.rows(
         f"SELECT group_id,token,priority,`offset`,claimed FROM {tables.cursors(topic)} "

@@ -8,48 +8,31 @@ from typing import Final
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import single_consumer, tables
-from headrace.store.mysql.context import MySqlContext
-from headrace.store.mysql.groups import group_rows
-from headrace.store.mysql.groups.group_rows import FREE
+from headrace.store.mysql.groups.group_rows import FREE, ReaderRows
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.sql.connection import DbConnection
-from headrace.store.topics.types import ConsumerSpec
 
 _AT: Final = "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
 # Times do not rise strictly with ids: statements that ran side by side may cross.
 _CROSSING: Final = 2000
 
 
-class OffsetReset:
-    """Sets groups and single consumers to other positions."""
-
-    def __init__(self, context: MySqlContext) -> None:
-        self._context = context
-
-    def reset(
-        self,
-        topic: str,
-        reader: ConsumerSpec,
-        positions: Mapping[Priority, int] | None,
-        time_ms: int | None,
-    ) -> None:
-        if (positions is None) == (time_ms is None):
-            raise BadTopicValue("pass either positions or a time to reset to, not both or neither")
-        found = self._context.catalog.get(topic)
-
-        def work(session: DbConnection) -> None:
-            bounds = self._context.readable(session, found)
-            if time_ms is not None:
-                target = positions_at(session, topic, bounds, time_ms)
-            else:
-                target = _within(positions or {}, bounds)
-            group_rows.find_or_make_cursors(session, topic, reader, bounds)
-            if reader.group is None:
-                single_consumer.reset(session, topic, reader, target)
-            else:
-                reset_group(session, topic, reader, target)
-
-        self._context.run(topic, work, repeatable=True)
+def reset(
+    own: ReaderRows,
+    bounds: Mapping[Priority, Bounds],
+    positions: Mapping[Priority, int],
+    time_ms: int | None,
+) -> None:
+    """Set a group or single consumer to other positions."""
+    if time_ms is not None:
+        target = positions_at(own.session, own.topic, bounds, time_ms)
+    else:
+        target = _within(positions, bounds)
+    own.find_or_make_cursors(bounds)
+    if own.reader.group is None:
+        single_consumer.reset(own, target)
+    else:
+        _reset_group(own, target)
 
 
 def positions_at(
@@ -104,29 +87,27 @@ def position_at(
     return int(rows[0][0]) - 1 if rows else low - 1
 
 
-def reset_group(
-    session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
-) -> None:
+def _reset_group(own: ReaderRows, positions: Mapping[Priority, int]) -> None:
     """All that is out becomes void; in priorities that stay it is handed out again at once."""
-    with session.transaction():
-        group_rows.lock_group(session, topic, reader)
+    with own.session.transaction():
+        own.lock_group()
         for priority, position in positions.items():
-            session.run(
-                f"UPDATE {tables.claims(topic)} SET {FREE} WHERE group_id=%s AND priority=%s",
-                (reader.group, priority.label),
+            own.session.run(
+                f"UPDATE {own.claims} SET {FREE} WHERE group_id=%s AND priority=%s",
+                (own.reader.group, priority.label),
             )
-            session.run(
-                f"DELETE FROM {tables.retries(topic)} WHERE group_id=%s AND priority=%s "
+            own.session.run(
+                f"DELETE FROM {own.retries} WHERE group_id=%s AND priority=%s "
                 "AND (state='retry' OR msg_id>%s)",
-                (reader.group, priority.label, position),
+                (own.reader.group, priority.label, position),
             )
-            session.run(
-                f"UPDATE {tables.cursors(topic)} SET `offset`=%s, claimed=%s "
+            own.session.run(
+                f"UPDATE {own.cursors} SET `offset`=%s, claimed=%s "
                 "WHERE group_key=%s AND token='' AND queue_id=0 AND priority=%s",
-                (position, position, reader.group, priority.label),
+                (position, position, own.reader.group, priority.label),
             )
-        session.run(
-            f"UPDATE {tables.claims(topic)} SET epoch=epoch+1, lease_until_ms=0 "
+        own.session.run(
+            f"UPDATE {own.claims} SET epoch=epoch+1, lease_until_ms=0 "
             "WHERE group_id=%s AND end_id>0",
-            (reader.group,),
+            (own.reader.group,),
         )

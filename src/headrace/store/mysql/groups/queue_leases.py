@@ -5,6 +5,7 @@ Each queue of a group has a row in `msg_c` with owner, epoch and lease. Only who
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -15,6 +16,7 @@ from headrace.store.mysql import tables
 from headrace.store.mysql.context import COMMITTED, MySqlContext, check_reader
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
+from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import DEFAULT_LEASE_MS, ConsumerSpec, StoredMessage
@@ -57,20 +59,16 @@ class QueueLeases:
             )
         if reader.group is None:
             raise BadTopicValue("queues are leased by members of a group")
-        group, table, row = (
-            reader.group,
-            tables.cursors(topic),
-            (reader.group, queue, priority.label),
-        )
+        group, table = reader.group, tables.cursors(topic)
+        row = (group, queue, priority.label)
 
-        def work(session: DbConnection) -> QueueLease | None:
-            bounds = self._context.readable(session, found)[priority]
+        def work(session: DbConnection, bounds: Mapping[Priority, Bounds]) -> QueueLease | None:
+            start = group_rows.start_of(reader, bounds[priority])
             session.run(
                 f"INSERT IGNORE INTO {table} (group_id,token,priority,queue_id,`offset`,epoch) "
                 "VALUES (%s,%s,%s,%s,%s,%s)",
-                (group, _ROW_TOKEN, priority.label, queue, group_rows.start_of(reader, bounds),
-                 group_rows.new_epoch()),
-            )  # fmt: skip
+                (group, _ROW_TOKEN, priority.label, queue, start, group_rows.new_epoch()),
+            )
             with session.transaction():
                 count = session.run(
                     f"UPDATE {table} SET owner=%s, epoch=epoch+1, lease_until_ms={NOW}+%s "
@@ -84,26 +82,25 @@ class QueueLeases:
                 )
             return QueueLease(group, reader.token, priority, queue, int(epoch), int(position))
 
-        return self._context.run(topic, work, repeatable=True)
+        return self._context.read(topic, work)
 
     def read(
         self, topic: str, held: QueueLease, limit: int, after: int | None = None
     ) -> list[StoredMessage]:
         """The next messages of a leased queue, in order: behind what was committed when it was
         leased, or behind the id ``after``."""
-        found = self._context.catalog.get(topic)
         position = held.position if after is None else after
 
-        def work(session: DbConnection) -> list[StoredMessage]:
-            bounds = self._context.readable(session, found)[held.priority]
+        def work(session: DbConnection, bounds: Mapping[Priority, Bounds]) -> list[StoredMessage]:
+            its = bounds[held.priority]
             rows = session.rows(
                 f"SELECT {SELECTED} FROM {tables.messages(topic, held.priority)} "
                 f"WHERE queue_id=%s AND id>%s AND id<=%s AND flags=0 ORDER BY id LIMIT {limit}",
-                (held.queue, max(position, bounds.low - 1), bounds.stable),
+                (held.queue, max(position, its.low - 1), its.stable),
             )
             return [message_of(row, held.priority, 1) for row in rows]
 
-        return self._context.run(topic, work, repeatable=True)
+        return self._context.read(topic, work)
 
     def commit(
         self, topic: str, held: QueueLease, position: int, lease_ms: int = DEFAULT_LEASE_MS

@@ -27,10 +27,16 @@ from headrace.cache import BoundedCache
 from headrace.model.topics.claim_plan import ClaimRange
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.groups.group_rows import ClaimedRange, Key, new_epoch
+from headrace.store.mysql.groups.group_rows import (
+    ClaimedRange,
+    Group,
+    Key,
+    Member,
+    ReaderRows,
+    new_epoch,
+)
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
-from headrace.store.topics.types import ConsumerSpec
 
 LEASE_MS: Final = 200
 MAX_BYTES: Final = 1 << 20
@@ -42,8 +48,6 @@ _MAX_IDS: Final = 512
 _SHARE: Final = 4  # one part of what is waiting, the rest is for other members
 _REMEMBERED: Final = 10_000
 _STATEMENTS: Final = 1000
-Member = tuple[str, str | None, str]
-"""Topic, group and token."""
 
 
 @dataclass(slots=True)
@@ -118,23 +122,17 @@ class ReadAhead:
             if priority is not Priority.LOW:  # nothing is below it
                 self._news.keep((topic, priority), next(self._turns))
 
-    def note_due(self, topic: str, group: str | None) -> None:
-        self._news.keep((topic, group), next(self._turns))
+    def note_due(self, group: Group) -> None:
+        self._news.keep(group, next(self._turns))
 
-    def news(self, topic: str, group: str | None, priority: Priority) -> tuple[object, ...]:
+    def news(self, group: Group, priority: Priority) -> tuple[object, ...]:
         """Another one when something happened that may come before this priority's ids."""
         higher = BY_URGENCY[: BY_URGENCY.index(priority)]
-        return (self._news.get((topic, group)), *(self._news.get((topic, one)) for one in higher))
+        return (self._news.get(group), *(self._news.get((group[0], one)) for one in higher))
 
 
 def hand_over(
-    session: DbConnection,
-    topic: str,
-    reader: ConsumerSpec,
-    ids: IdsAhead,
-    row: int,
-    acks: Sequence[Key],
-    limit: int,
+    own: ReaderRows, ids: IdsAhead, row: int, acks: Sequence[Key], limit: int
 ) -> tuple[ClaimedRange, Sequence[tuple[Any, ...]]] | None:
     """The next messages, in a free row of the reader, or in that of the range in ``acks``, which is
     committed by it. None, and nothing is changed, when there are too few, or something is not as
@@ -145,11 +143,11 @@ def hand_over(
     last = ids.end if ids.place + limit == len(ids.rows) else rows[-1][0]
     epoch = new_epoch()
     rest = (last + 1, ids.end) if last < ids.end else (0, 0)
-    sql = _hand_over_sql(topic, ids.priority, bool(acks)).format(
+    sql = _hand_over_sql(own.topic, ids.priority, bool(acks)).format(
         row=row, ahead=ids.key[0], known=ids.key[1], epoch=epoch, start=ids.start, last=last,
-        rest=rest[0], end=rest[1], lease=reader.lease_ms, held=acks[0][1] if acks else 0,
+        rest=rest[0], end=rest[1], lease=own.reader.lease_ms, held=acks[0][1] if acks else 0,
     )  # fmt: skip
-    if not session.run(sql, (reader.group, reader.token)):
+    if not own.session.run(sql, (own.reader.group, own.reader.token)):
         return None
     piece = ClaimRange(ids.priority, ids.start, last, 1)
     ids.key, ids.start = (ids.key[0], epoch), last + 1

@@ -11,10 +11,11 @@ from headrace.model.topics.claim_plan import ClaimRange
 from headrace.model.topics.message_priority import Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.groups import group_rows
+from headrace.store.mysql.groups.group_rows import ReaderRows
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
-from headrace.store.topics.types import ConsumerSpec, StoredMessage
+from headrace.store.topics.types import StoredMessage
 
 MAX_REASON: Final = 200
 _PORTION: Final = 1000  # rows of one statement
@@ -23,9 +24,7 @@ _GIVEN_UP: Final = "handed out too often without an answer"
 
 
 def nack(
-    session: DbConnection,
-    topic: str,
-    reader: ConsumerSpec,
+    own: ReaderRows,
     keys: Sequence[group_rows.Key],
     ids: Sequence[tuple[Priority, int]] | None,
     delay_ms: int,
@@ -35,23 +34,23 @@ def nack(
 
     The claim remembers them: the member that takes it over must not deliver them twice.
     """
-    with session.transaction():
+    with own.session.transaction():
         if ids is None:
-            group_rows.lock_group(session, topic, reader)
-        held = _ClaimContents(group_rows.locked(session, topic, reader, keys))
+            own.lock_group()
+        held = _ClaimContents(own.locked(keys))
         if ids is None:
-            found = _all_of(session, topic, held)
+            found = _all_of(own, held)
         else:
             found = [one for priority, number in ids if (one := held.set_aside(priority, number))]
-            _check_messages(session, topic, found)
+            _check_messages(own, found)
         for at in range(0, len(found), _PORTION):
-            _insert(session, topic, reader, found[at : at + _PORTION], delay_ms, reason)
+            _insert(own, found[at : at + _PORTION], delay_ms, reason)
         if ids is None:
-            group_rows.end(session, topic, reader, keys)
+            own.end(keys)
             return
         for claim_id, numbers in held.changed():
-            session.run(
-                f"UPDATE {tables.claims(topic)} SET nacked=%s WHERE id=%s",
+            own.session.run(
+                f"UPDATE {own.claims} SET nacked=%s WHERE id=%s",
                 (group_rows.join_ids(numbers), claim_id),
             )
 
@@ -126,12 +125,12 @@ def _without(start: int, end: int, gone: Iterable[int]) -> Iterator[tuple[int, i
         yield start, end
 
 
-def _all_of(session: DbConnection, topic: str, held: _ClaimContents) -> list[_Retried]:
+def _all_of(own: ReaderRows, held: _ClaimContents) -> list[_Retried]:
     """Every message of the claim, set aside."""
     found = []
     for priority, start, end in list(held.stretches()):
-        for (number,) in session.rows(
-            f"SELECT id FROM {tables.messages(topic, priority)} "
+        for (number,) in own.session.rows(
+            f"SELECT id FROM {tables.messages(own.topic, priority)} "
             "WHERE id BETWEEN %s AND %s AND flags=0 ORDER BY id",
             (start, end),
         ):
@@ -140,12 +139,12 @@ def _all_of(session: DbConnection, topic: str, held: _ClaimContents) -> list[_Re
     return found
 
 
-def _check_messages(session: DbConnection, topic: str, found: Sequence[_Retried]) -> None:
+def _check_messages(own: ReaderRows, found: Sequence[_Retried]) -> None:
     """A tombstone is no message."""
     for priority in {one[0] for one in found}:
         numbers = [number for its, number, _ in found if its is priority]
-        rows = session.rows(
-            f"SELECT COUNT(*) FROM {tables.messages(topic, priority)} WHERE flags=0 AND id IN "
+        rows = own.session.rows(
+            f"SELECT COUNT(*) FROM {tables.messages(own.topic, priority)} WHERE flags=0 AND id IN "
             f"({','.join(['%s'] * len(numbers))})",
             numbers,
         )
@@ -153,21 +152,14 @@ def _check_messages(session: DbConnection, topic: str, found: Sequence[_Retried]
             raise BadTopicValue(f"not all of these ids of priority {priority.label} are messages")
 
 
-def _insert(
-    session: DbConnection,
-    topic: str,
-    reader: ConsumerSpec,
-    found: Sequence[_Retried],
-    delay_ms: int,
-    reason: str,
-) -> None:
+def _insert(own: ReaderRows, found: Sequence[_Retried], delay_ms: int, reason: str) -> None:
     values: list[object] = []
     for priority, number, attempts in found:
-        state = "dead" if attempts >= reader.max_attempts else "retry"
-        values += [reader.group, priority.label, number, attempts, delay_ms, state]
+        state = "dead" if attempts >= own.reader.max_attempts else "retry"
+        values += [own.reader.group, priority.label, number, attempts, delay_ms, state]
         values.append(reason[:MAX_REASON] or None)
-    session.run(
-        f"INSERT INTO {tables.retries(topic)} (group_id,priority,msg_id,attempts,due_ms,state,"
+    own.session.run(
+        f"INSERT INTO {own.retries} (group_id,priority,msg_id,attempts,due_ms,state,"
         f"reason) VALUES {','.join([f'(%s,%s,%s,%s,{NOW}+%s,%s,%s)'] * len(found))} "
         "ON DUPLICATE KEY UPDATE attempts=VALUES(attempts), due_ms=VALUES(due_ms), "
         "state=VALUES(state), reason=VALUES(reason)",
@@ -175,45 +167,39 @@ def _insert(
     )
 
 
-def remove(
-    session: DbConnection, topic: str, reader: ConsumerSpec, pieces: Sequence[ClaimRange]
-) -> None:
+def remove(own: ReaderRows, pieces: Sequence[ClaimRange]) -> None:
     """They are in a claim now."""
     for at in range(0, len(pieces), _PORTION):
         portion = pieces[at : at + _PORTION]
-        values: list[object] = [reader.group]
+        values: list[object] = [own.reader.group]
         for piece in portion:
             values += [piece.priority.label, piece.start, piece.end]
         which = " OR ".join(["(priority=%s AND msg_id BETWEEN %s AND %s)"] * len(portion))
-        session.run(
-            f"DELETE FROM {tables.retries(topic)} "
-            f"WHERE group_id=%s AND state='retry' AND ({which})",
+        own.session.run(
+            f"DELETE FROM {own.retries} WHERE group_id=%s AND state='retry' AND ({which})",
             values,
         )
 
 
-def bury_range(
-    session: DbConnection, topic: str, priority: Priority, key: group_rows.Key, nacked: str
-) -> None:
+def bury_range(own: ReaderRows, priority: Priority, key: group_rows.Key, nacked: str) -> None:
     """An expired range that was handed out too often: all its messages are dead."""
-    table = tables.claims(topic)
-    if not session.rows(
-        f"SELECT 1 FROM {table} WHERE id=%s AND epoch=%s AND end_id>0 AND lease_until_ms<{NOW} "
-        "FOR UPDATE",
+    if not own.session.rows(
+        f"SELECT 1 FROM {own.claims} WHERE id=%s AND epoch=%s AND end_id>0 "
+        f"AND lease_until_ms<{NOW} FOR UPDATE",
         key,
     ):
         return  # its owner was faster
     # The ids come out of our own column, written by join_ids: digits and commas.
     without = f" AND m.id NOT IN ({nacked})" if nacked else ""
-    session.run(
-        f"INSERT INTO {tables.retries(topic)} (group_id,priority,msg_id,attempts,due_ms,state,"
+    own.session.run(
+        f"INSERT INTO {own.retries} (group_id,priority,msg_id,attempts,due_ms,state,"
         f"reason) SELECT l.group_id,l.priority,m.id,l.attempts,{NOW},'dead',%s "
-        f"FROM {table} l JOIN {tables.messages(topic, priority)} m "
+        f"FROM {own.claims} l JOIN {tables.messages(own.topic, priority)} m "
         f"ON m.id BETWEEN l.start_id AND l.end_id AND m.flags=0{without} WHERE l.id=%s "
         "ON DUPLICATE KEY UPDATE attempts=VALUES(attempts), state='dead', reason=VALUES(reason)",
         (_GIVEN_UP, key[0]),
     )
-    session.run(f"UPDATE {table} SET {group_rows.FREE} WHERE id=%s", (key[0],))
+    own.session.run(f"UPDATE {own.claims} SET {group_rows.FREE} WHERE id=%s", (key[0],))
 
 
 def dead(

@@ -24,10 +24,8 @@ from typing import Final, NamedTuple
 from headrace.model.topics.claim_plan import ClaimRange
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.groups.group_rows import ClaimedRange, Key
+from headrace.store.mysql.groups.group_rows import ClaimedRange, Key, ReaderRows
 from headrace.store.mysql.tables import NOW
-from headrace.store.sql.connection import DbConnection
-from headrace.store.topics.types import ConsumerSpec
 
 _STATEMENTS: Final = 1000  # kept as text
 _IS_DUE: Final = (
@@ -49,33 +47,28 @@ class NextIds(NamedTuple):
     is_all: bool
 
 
-def look(
-    session: DbConnection, topic: str, reader: ConsumerSpec, limit: int, *, for_due: bool
-) -> NextIds | int | None:
+def look(own: ReaderRows, limit: int, *, for_due: bool) -> NextIds | int | None:
     """What to claim; 0 when there is nothing, None when it is not as simple as that. Looks for
     ranges and messages that are due again only if it should, or when there is nothing new."""
-    rows = _look(session, topic, reader, for_due=for_due)
+    rows = _look(own, for_due=for_due)
     if len(rows) < len(BY_URGENCY):
         return None
     next_ids = _choose(rows, limit)
     if next_ids == 0 and not for_due:
-        return look(session, topic, reader, limit, for_due=True)
+        return look(own, limit, for_due=True)
     return next_ids
 
 
-def _look(
-    session: DbConnection, topic: str, reader: ConsumerSpec, *, for_due: bool
-) -> list[list[int]]:
-    values = [*[reader.group] * (2 * for_due), topic, reader.group]
-    [(found,)] = session.rows(_look_sql(topic, for_due), values)
+def _look(own: ReaderRows, *, for_due: bool) -> list[list[int]]:
+    group = own.reader.group
+    values = [*[group] * (2 * for_due), own.topic, group]
+    [(found,)] = own.session.rows(_look_sql(own.topic, for_due), values)
     return sorted([*map(int, one.split(","))] for one in (found or "").split(";") if one)
 
 
-def comes_first(
-    session: DbConnection, topic: str, reader: ConsumerSpec, priority: Priority
-) -> bool:
+def comes_first(own: ReaderRows, priority: Priority) -> bool:
     """Whether something is to be read before ids of this priority that are claimed."""
-    rows = _look(session, topic, reader, for_due=True)
+    rows = _look(own, for_due=True)
     return len(rows) < len(BY_URGENCY) or any(
         is_due or (_PRIORITIES[number] is not priority and max(stable, last) > claimed)
         for number, claimed, stable, _, last, is_due in rows
@@ -122,32 +115,25 @@ def _look_sql(topic: str, for_due: bool) -> str:
 
 
 def claim(
-    session: DbConnection,
-    topic: str,
-    reader: ConsumerSpec,
-    next_ids: NextIds,
-    row: int,
-    acks: Sequence[Key],
-    *,
-    ahead_ms: int = 0,
+    own: ReaderRows, next_ids: NextIds, row: int, acks: Sequence[Key], *, ahead_ms: int = 0
 ) -> ClaimedRange | None:
     """Claim the ids with a free row of the reader, or that of the range in ``acks``, which is
     committed by it. None, and nothing is changed, when something is not as it was.
     ``ahead_ms``: the lease of ids that are not handed out yet."""
-    priority, size = next_ids.priority, next_ids.size
+    priority, size, reader = next_ids.priority, next_ids.size, own.reader
     epoch = random.getrandbits(62)
-    sql = _claim_sql(topic, priority, bool(acks)).format(
+    sql = _claim_sql(own.topic, priority, bool(acks)).format(
         epoch=epoch, size=size, low=next_ids.low - 1, high=next_ids.stable - size, row=row,
         lease=ahead_ms or reader.lease_ms, attempts=0 if ahead_ms else 1,
         held=acks[0][1] if acks else 0,
     )  # fmt: skip
-    found, start = session.change(sql, [reader.token, reader.group, reader.group, reader.token])
+    found, start = own.session.change(sql, [reader.token, reader.group, reader.group, reader.token])
     if not found:
         return None
-    session.commits += 1
+    own.session.commits += 1
     if not start:
-        sql = f"SELECT start_id FROM {tables.claims(topic)} WHERE id=%s"
-        [(start,)] = session.rows(sql, (row,))
+        sql = f"SELECT start_id FROM {own.claims} WHERE id=%s"
+        [(start,)] = own.session.rows(sql, (row,))
     return ClaimedRange(row, epoch, ClaimRange(priority, start, start + size - 1, 1))
 
 
