@@ -36,14 +36,16 @@ class DeclaredTopic(NamedTuple):
     created: bool
 
 
-class CancelRead(Protocol):
-    """Ends a waiting read whose reader is gone."""
-
-    def __call__(self) -> None: ...
+CancelRead = Callable[[], None]  # ends a waiting read whose reader is gone
 
 
-class AsyncTopics(Protocol):
-    """Topics of the engine, as far as this vhost knows them."""
+class AsyncTopicEngine(Protocol):
+    """The topics of one engine in one vhost, as far as it knows them."""
+
+    name: str
+
+    @property
+    def max_body(self) -> int: ...
 
     def knows(self, topic: str) -> bool:
         """Whether the topic is one of this engine's."""
@@ -56,15 +58,6 @@ class AsyncTopics(Protocol):
 
     def infos(self, then: Then[list[TopicInfo]]) -> None:
         """All topics of the engine, by name."""
-
-
-class AsyncTopicEngine(AsyncTopics, Protocol):
-    """The topics of one engine in one vhost."""
-
-    name: str
-
-    @property
-    def max_body(self) -> int: ...
 
     def submit(self, call: Callable[[TopicEngine], T], then: Then[T]) -> None:
         """Make the call; it may run in a thread."""

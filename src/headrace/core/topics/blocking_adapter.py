@@ -46,13 +46,13 @@ class BlockingAdapter:
         self.name = engine.name
         self._engine = engine
         self._workers = workers
-        self._timers = timers
+        self.timers = timers
         self._soon = soon
         self._known: dict[str, str] = {}  # topic -> uuid
         self._seen: dict[str, TopicInfo] = {}  # by uuid, when they were last listed
         self._changes = 0  # of what is known: an answer to an earlier question is out of date
         self._batchers: dict[str, AppendBatcher] = {}
-        self._waits: set[_PolledRead] = set()
+        self.waits: set[_PolledRead] = set()
         self._poll_timer: Timer | None = None
         self._is_away = False  # as far as the last look at the catalogue has shown
         self.on_change: Callable[[], None] = lambda: None  # topics came or went
@@ -81,7 +81,7 @@ class BlockingAdapter:
             self.submit(lambda engine: engine.uuids(), lambda answer: self._polled(answer, asked))
 
     def _poll_later(self) -> None:
-        self._poll_timer = self._timers.after(POLL_MS, self._poll)
+        self._poll_timer = self.timers.after(POLL_MS, self._poll)
 
     def _polled(self, answer: EngineReply[dict[str, str]], asked: int) -> None:
         if answer.error is not None:
@@ -184,7 +184,7 @@ class BlockingAdapter:
         def done(answer: EngineReply[list[int]]) -> None:
             then(answer)
             if answer.error is None:
-                for wait in tuple(self._waits):
+                for wait in tuple(self.waits):
                     if wait.topic == topic:
                         wait.nudge()
 
@@ -193,27 +193,18 @@ class BlockingAdapter:
     def read(
         self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[ReadResult]
     ) -> CancelRead:
-        until = self._timers.clock.now_ms() + wait_ms
+        until = self.timers.clock.now_ms() + wait_ms
         wait = _PolledRead(self, topic, reader, batch, until, then)
-        self._waits.add(wait)
+        self.waits.add(wait)
         wait.attempt()
         return wait.cancel
-
-    def pause(self, ms: int, callback: Callable[[], None]) -> Timer:
-        return self._timers.after(ms, callback)
-
-    def now_ms(self) -> int:
-        return self._timers.clock.now_ms()
-
-    def end(self, wait: _PolledRead) -> None:
-        self._waits.discard(wait)
 
     def close(self) -> None:
         """The vhost is deleted; the topics stay where they are."""
         self._closed = True
         if self._poll_timer is not None:
             self._poll_timer.cancel()
-        for wait in tuple(self._waits):
+        for wait in tuple(self.waits):
             wait.cancel()
 
 
@@ -260,18 +251,18 @@ class _PolledRead:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        self._engine.end(self)
+        self._engine.waits.discard(self)
 
     def _read(self, answer: EngineReply[ReadResult]) -> None:
         self._is_reading = False
         if self._over:
             return
-        left = self._until - self._engine.now_ms()
+        left = self._until - self._engine.timers.clock.now_ms()
         if answer.value is None or answer.value.messages or left <= 0:
             self.cancel()
             self._then(answer)
         elif self._again:
             self.attempt()
         else:
-            self._timer = self._engine.pause(min(self._pause, left), self.attempt)
+            self._timer = self._engine.timers.after(min(self._pause, left), self.attempt)
             self._pause = min(2 * self._pause, LAST_PAUSE_MS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.core.exchange import Exchange
 from headrace.core.publication import EntrySink
@@ -19,7 +19,7 @@ from headrace.core.topics.async_engine import AsyncTopicEngine, EngineReply
 from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, PreconditionFailed, TopicConflict
-from headrace.model.message import PublishedRun, Route
+from headrace.model.message import Destination, PublishedRun, Route
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import EntryFields, decode_entry
@@ -65,14 +65,6 @@ def spec_of(name: str, arguments: Mapping[str, object]) -> TopicSpec:
                 f"invalid arg 'x-retention' for exchange '{name}': like 7d, 500MB or 7d,500MB"
             )
     return TopicSpec(name.removeprefix(PREFIX), queues, retention)
-
-
-class TopicSink(Protocol):
-    """The end of a route at a topic."""
-
-    name: str
-
-    def put(self, batch: PublishedRun) -> bool: ...
 
 
 class LogSink(EntrySink):
@@ -187,7 +179,7 @@ class ExchangeBridge:
     def open(
         self,
         topic: str,
-        sink: TopicSink,
+        sink: Destination,
         *,
         is_tailed: bool = False,
         durable: bool = True,

@@ -8,8 +8,6 @@ from itertools import count
 from uuid import uuid4
 
 from headrace.core.spark_support.pins import PREFIX, Pins
-from headrace.core.topics import divided
-from headrace.core.topics.assigned_groups import ASSIGNED
 from headrace.core.topics.exchange_bridge import (
     ExchangeBridge,
     LogSink,
@@ -18,6 +16,7 @@ from headrace.core.topics.exchange_bridge import (
     topic_exchange_name,
 )
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
+from headrace.core.topics.progress_rows import ASSIGNED
 from headrace.core.topics.waiting_reads import WaitingRead, WaitingReads
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import (
@@ -57,7 +56,8 @@ class LogEngine:
         self._waiting: dict[str, WaitingReads] = {}
         self._boot = os.urandom(8).hex()  # claims given before this start are void
         self._claims = count(1)
-        self.members_of: divided.MembersOf = lambda group: ()  # of RocketMQ: the front door knows
+        # Of groups of RocketMQ clients, who divide the queues among themselves.
+        self.members_of: Callable[[str], Sequence[str]] = lambda group: ()
         self.on_delete: Callable[[str], object] = lambda topic: None
 
     # -- topics ----------------------------------------------------------------------------------
@@ -206,13 +206,16 @@ class LogEngine:
                 return list(one.lag)
         found = self.get(topic)
         if reader.group and (offsets := found.assigned.groups().get(reader.group)) is not None:
-            return list(divided.lag_of(found, offsets))
+            return found.readers.lag_at(offsets)
         return found.readers.lag(reader, self._now())
 
     def groups(self, topic: str) -> list[GroupInfo]:
         found = self.get(topic)
         groups = found.readers.groups(self._now())
-        groups += divided.groups_of(found, self.members_of)
+        groups += [
+            GroupInfo(group, "", tuple(self.members_of(group)), tuple(found.readers.lag_at(its)))
+            for group, its in sorted(found.assigned.groups().items())
+        ]
         return groups + self._pins.groups_of("topic", topic)
 
     def forget_group(self, topic: str, reader: ConsumerSpec) -> None:

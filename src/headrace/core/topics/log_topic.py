@@ -14,13 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from headrace.core.topics.assigned_groups import AssignedOffsets
-from headrace.core.topics.progress_rows import ProgressRows
+from headrace.core.topics.progress_rows import AssignedOffsets, ProgressRows
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import AccessRefused, DataLost, PreconditionFailed
 from headrace.model.log_epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import BY_URGENCY, Priority
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import (
     MAX_OFFSET,
     Bound,
@@ -38,8 +37,8 @@ from headrace.store.api.message_log import (
 from headrace.store.api.rows import TopicRow
 from headrace.store.topics.entry import encode_entries
 from headrace.store.topics.groups import TopicGroups
-from headrace.store.topics.reads import LoadedEntries
-from headrace.store.topics.types import Entry, Part, TopicInfo, UniformEntries
+from headrace.store.topics.reads import LoadedEntries, parts_of
+from headrace.store.topics.types import Entry, TopicInfo, UniformEntries
 from headrace.wire.remoting.names import HIDDEN_TOPICS
 
 if TYPE_CHECKING:
@@ -94,9 +93,8 @@ class LogTopic:
             )
             for name, n in row.numbers.items()
         }
-        self._pending: deque[tuple[int, _LogPartition, int]] = (
-            deque()
-        )  # position, partition, end then
+        # Position, partition, end then.
+        self._pending: deque[tuple[int, _LogPartition, int]] = deque()
         self._turn = 0  # which partition takes the next message without a key
         self._listeners: list[Callable[[], None]] = []
         self.marked = False  # as sessions are: flushed when something is safe
@@ -121,26 +119,8 @@ class LogTopic:
         )
 
     def info(self) -> TopicInfo:
-        parts = tuple(
-            self._part(partition)
-            for priority in BY_URGENCY
-            for partition in sorted(self._partitions)
-            if partition.priority == priority
-        )
         return TopicInfo(
-            self.name, self.uuid, LOG, self.queues, self.retention, self.created_at, parts
-        )
-
-    def _part(self, partition: Partition) -> Part:
-        first, end = self.bound(partition)
-        times = (
-            [self.time_at(partition, first), self.time_at(partition, end - 1)]
-            if first < end
-            else []
-        )
-        index = partition.index
-        return Part(
-            partition.priority, index, message_id(index, first), message_id(index, end), *times
+            self.name, self.uuid, LOG, self.queues, self.retention, self.created_at, parts_of(self)
         )
 
     def numbers_by_partition_id(self) -> dict[int, int]:

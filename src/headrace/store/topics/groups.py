@@ -33,9 +33,7 @@ from headrace.store.topics.types import (
     StoredMessage,
 )
 
-FIRST_PARTITION: Partition = Partition(
-    Priority.MIDDLE, 0
-)  # noted for every reader, so that it is known
+FIRST_PARTITION = Partition(Priority.MIDDLE, 0)  # noted for every reader, so that it is known
 
 
 class ReaderKey(NamedTuple):
@@ -246,7 +244,11 @@ class TopicGroups:
         alone = self._alone.get(reader.token) or self._begun_alone(
             ConsumerPositions(), reader.start
         )
-        return [self._alone_lag(alone, priority) for priority in BY_URGENCY]
+        return self.lag_at(alone.partitions)
+
+    def lag_at(self, offsets: Mapping[Partition, int]) -> list[PriorityLag]:
+        """Of a reader that goes on at these offsets, and elsewhere at the first message."""
+        return [self._lag_at(offsets, priority) for priority in BY_URGENCY]
 
     def groups(self, now: int) -> list[GroupInfo]:
         found = [
@@ -301,11 +303,11 @@ class TopicGroups:
             self._oldest(open_places),
         )
 
-    def _alone_lag(self, alone: ConsumerPositions, priority: Priority) -> PriorityLag:
+    def _lag_at(self, offsets: Mapping[Partition, int], priority: Priority) -> PriorityLag:
         position = end = 0
         open_places: list[Place] = []
         for partition, bound in self._of_priority(priority):
-            at = max(alone.partitions.get(partition, 0), bound.first)
+            at = min(max(offsets.get(partition, 0), bound.first), bound.end)
             position += at
             end += bound.end
             if at < bound.end:

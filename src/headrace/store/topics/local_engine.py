@@ -17,16 +17,15 @@ from zlib import crc32
 
 from headrace.errors import BadTopicValue, BodyTooLarge, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import BY_URGENCY, Priority
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_topic
-from headrace.model.topics.partitions import Bounds, Partition, message_id
+from headrace.model.topics.partitions import Bounds, Partition
 from headrace.store.topics.groups import ProgressStore, TopicGroups
-from headrace.store.topics.reads import LoadedEntries
+from headrace.store.topics.reads import LoadedEntries, parts_of
 from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
-    Part,
     PriorityLag,
     ReadResult,
     StoredMessage,
@@ -88,16 +87,10 @@ class LocalTopic:
         return Partition(entry.priority, number % self.queues)
 
     def info(self, engine: str) -> TopicInfo:
-        bounds = sorted(self.bounds().items(), key=lambda one: BY_URGENCY.index(one[0].priority))
-        parts = []
-        for partition, (first, end) in bounds:
-            ids = (message_id(partition.index, offset) for offset in (first, end))
-            times = (self.time_at(partition, offset) for offset in (first, end - 1))
-            parts.append(Part(*partition, *ids, *times))
         spec = self.spec
         return TopicInfo(
             spec.name, self.uuid, engine, spec.queues, spec.retention, self.created_at,
-            tuple(parts),
+            parts_of(self),
         )  # fmt: skip
 
 

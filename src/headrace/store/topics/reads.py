@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from headrace.model.topics.partitions import Bounds, OffsetRange, Partition, message_id
+from headrace.model.topics.message_priority import BY_URGENCY
+from headrace.model.topics.partitions import Bound, Bounds, OffsetRange, Partition, message_id
 from headrace.store.topics.entry import decode_entry
-from headrace.store.topics.types import StoredMessage
+from headrace.store.topics.types import Part, StoredMessage
 
 READ_BYTES = 16 << 20  # of one read, unless a single message has more
 
@@ -67,6 +68,20 @@ class TopicLog(Protocol):
 
     def time_at(self, partition: Partition, offset: int) -> int | None:
         """When the message was stored."""
+
+
+def parts_of(topic_log: TopicLog) -> tuple[Part, ...]:
+    """What can be read of each partition, by urgency and number."""
+    found = []
+    for partition, (first, end) in sorted(topic_log.bounds().items(), key=_urgency):
+        ids = (message_id(partition.index, offset) for offset in (first, end))
+        ends = (first, end - 1) if first < end else ()
+        found.append(Part(*partition, *ids, *(topic_log.time_at(partition, at) for at in ends)))
+    return tuple(found)
+
+
+def _urgency(one: tuple[Partition, Bound]) -> tuple[int, int]:
+    return BY_URGENCY.index(one[0].priority), one[0].index
 
 
 class PlanResult(NamedTuple):

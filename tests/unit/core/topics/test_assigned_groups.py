@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.topics.assigned_groups import AssignedOffsets
+from headrace.core.topics.progress_rows import AssignedOffsets
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Bound, Partition
 from headrace.store.api.rows import CursorRow
