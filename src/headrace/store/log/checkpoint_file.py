@@ -16,6 +16,7 @@ from the sequence on, the segments and the epochs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
@@ -130,14 +131,11 @@ def write_checkpoint(disk: Disk, data: bytes, sequence: int) -> None:
     """Replace the older of the two; whatever happens meanwhile, the newer one is there."""
     failpoint("checkpoint.write")
     temporary = temporary_name(disk, NAMES[0])
-    file = disk.create(temporary)
-    try:
+    with closing(disk.create(temporary)) as file:
         file.write(data, 0)
         failpoint("checkpoint.written")
         file.sync()
         failpoint("checkpoint.synced")
-    finally:
-        file.close()
     disk.rename(temporary, NAMES[sequence % 2])
     failpoint("checkpoint.renamed")
     disk.sync_directory()
@@ -152,13 +150,11 @@ def load_checkpoints(disk: Disk) -> tuple[Checkpoint | None, list[tuple[str, str
     for name in NAMES:
         if name not in names:
             continue
-        file = disk.open(name)
-        try:
-            found[name] = read_checkpoint(file.read(file.size(), 0))
-        except (StoreError, OSError) as error:
-            wrong.append((name, str(error)))
-        finally:
-            file.close()
+        with closing(disk.open(name)) as file:
+            try:
+                found[name] = read_checkpoint(file.read(file.size(), 0))
+            except (StoreError, OSError) as error:
+                wrong.append((name, str(error)))
     newest = max(found.values(), key=lambda one: one.sequence, default=None)
     missing = [name for name in NAMES if name not in names]
     if newest is not None and newest.sequence > 1:

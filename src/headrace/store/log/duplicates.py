@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from zlib import crc32
 
 from headrace.model.intervals import Intervals
 from headrace.store.log import record as r
@@ -84,9 +83,4 @@ def sound_contents(data: bytes, head: r.RecordHead, at: int) -> list[bool] | Non
     messages = r.decode_messages(data, head, at) if head.kind == MESSAGES else None
     if messages is None:
         return None
-    position = at + head.head_size
-    sound = []
-    for length, crc in zip(messages.lengths, messages.crcs, strict=True):
-        sound.append(crc32(data[position : position + length]) == crc)
-        position += length
-    return sound
+    return [is_good for _, _, is_good in r.contents_of(data, messages, at)]

@@ -245,6 +245,17 @@ def decode_messages(data: bytes, head: RecordHead, offset: int = 0) -> MessagesH
     )
 
 
+def contents_of(
+    data: bytes, messages: MessagesHead, offset: int = 0
+) -> Iterator[tuple[int, int, bool]]:
+    """Where each content of a record at ``offset`` is, start and stop, and whether its sum is
+    right."""
+    at = offset + messages.head_size
+    for length, crc in zip(messages.lengths, messages.crcs, strict=True):
+        yield at, at + length, crc32(data[at : at + length]) == crc
+        at += length
+
+
 def decode_settled(
     data: bytes, head: RecordHead, offset: int = 0
 ) -> Iterator[tuple[int, int, int]]:

@@ -187,11 +187,8 @@ def find_format_2(disk: Disk) -> int | None:
     if found is not None and found.format_2_from is not None:
         return found.format_2_from
     for base in _bases(disk):
-        file = disk.open(segment_name(base))
-        try:
+        with closing(disk.open(segment_name(base))) as file:
             data = file.read(FIRST_BYTES, 0)
-        finally:
-            file.close()
         if any(isinstance(step, SegmentRecord) for step in walk(data, base, segment_seed(base))):
             return base
     return None

@@ -191,8 +191,7 @@ def index_bytes(entries: list[tuple[int, IndexEntry]], used: int) -> bytes:
 def read_index(disk: Disk, segment: Segment) -> list[tuple[int, IndexEntry]] | None:
     """The index of a sealed segment; None when it is missing or damaged: it can be made again."""
     try:
-        file = disk.open(index_name(segment.base))
-        with closing(file):
+        with closing(disk.open(index_name(segment.base))) as file:
             data = file.read(file.size(), 0)
     except OSError:
         return None
@@ -214,10 +213,7 @@ def read_index(disk: Disk, segment: Segment) -> list[tuple[int, IndexEntry]] | N
 def write_index(disk: Disk, base: int, data: bytes) -> None:
     """Not synced: an index that does not survive is made again."""
     temporary = temporary_name(disk, index_name(base))
-    file = disk.create(temporary)
-    try:
+    with closing(disk.create(temporary)) as file:
         file.write(data, 0)
-    finally:
-        file.close()
     disk.rename(temporary, index_name(base))
     failpoint("index.written")

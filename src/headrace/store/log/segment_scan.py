@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from zlib import crc32
 
 from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
@@ -141,11 +140,10 @@ class SegmentScan:
         messages = r.decode_messages(self._data, step.head, step.at)
         if messages is None:
             return
-        at = step.at + step.head.head_size
-        for number, (length, crc) in enumerate(zip(messages.lengths, messages.crcs, strict=True)):
-            if crc32(self._data[at : at + length]) != crc:
-                yield number, at, at + length
-            at += length
+        contents = r.contents_of(self._data, messages, step.at)
+        for number, (start, stop, is_good) in enumerate(contents):
+            if not is_good:
+                yield number, start, stop
 
     def _is_torn(self, low: int, high: int) -> bool:
         """Whether a write there was not finished: no sync covers it, and a sector is missing."""

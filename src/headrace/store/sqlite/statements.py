@@ -51,11 +51,11 @@ def row_values(row: Row) -> Values:
 
 def make_row(kind: type[R], values: Mapping[str, Kept]) -> R:
     """The inverse of row_values; MalformedError and the like when the values are damaged."""
-    return kind(**{name: read(values[name]) for name, read in _FIELDS[kind].items()})
+    return kind(**{name: _READERS[name](values[name]) for name in field_names(kind)})
 
 
 def field_names(kind: type[Row]) -> tuple[str, ...]:
-    return tuple(_FIELDS[kind])
+    return _FIELDS[kind]
 
 
 def read_text(kept: Kept) -> str:
@@ -132,7 +132,7 @@ def _read_numbers(kept: Kept) -> tuple[int, ...]:
 
 
 # By the types of fields, as they are written.
-_READERS: Final[Mapping[str, Callable[[Kept], Any]]] = {
+_OF_TYPE: Final[Mapping[object, Callable[[Kept], Any]]] = {
     "str": read_text,
     "int": _read_int,
     "bool": _read_bool,
@@ -141,9 +141,8 @@ _READERS: Final[Mapping[str, Callable[[Kept], Any]]] = {
     "Mapping[str, int]": _read_table,
     "Mapping[str, object]": _read_table,
 }
-_FIELDS: Final = {
-    kind: {field.name: _READERS[str(field.type)] for field in fields(kind)} for kind in TABLES
-}
+_FIELDS: Final = {kind: tuple(one.name for one in fields(kind)) for kind in TABLES}
+_READERS: Final = {one.name: _OF_TYPE[one.type] for kind in TABLES for one in fields(kind)}
 
 # By the names of tables; a vhost is nothing but its name.
 KINDS: Final[Mapping[str, type[Row] | None]] = {

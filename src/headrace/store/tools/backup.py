@@ -20,6 +20,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from headrace.errors import StoreError
 from headrace.store.api.metadata import Declarations
@@ -50,12 +51,11 @@ class CopySummary:
     bytes: int
 
 
-class _Snapshot:
+class _Snapshot(NamedTuple):
     """The log at one moment: the checkpoints, and all files they may need, open."""
 
-    def __init__(self, checkpoints: dict[str, bytes | None], files: dict[str, int]) -> None:
-        self.checkpoints = checkpoints
-        self.files = files
+    checkpoints: dict[str, bytes | None]
+    files: dict[str, int]
 
 
 def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> CopySummary:
@@ -256,11 +256,8 @@ def _read_running(file: Path) -> Declarations | None:
         return None
     with tempfile.TemporaryDirectory(prefix="headrace-") as name:
         _copy_metadata(file, Path(name) / FILE_NAME)
-        metadata = SqliteMetadata(Path(name))
-        try:
+        with closing(SqliteMetadata(Path(name))) as metadata:
             return metadata.load()
-        finally:
-            metadata.close()
 
 
 def _set_back(directory: Path, early: Declarations) -> None:
@@ -270,9 +267,8 @@ def _set_back(directory: Path, early: Declarations) -> None:
     A group or pin that was removed since stays removed. One that was added since stays as it is: it
     may be ahead of the log, which the start of a broker sees to.
     """
-    metadata = SqliteMetadata(directory)
     failures: list[Exception] = []
-    try:
+    with closing(SqliteMetadata(directory)) as metadata:
         late = metadata.load()
         known = {_reader(row) for row in _rows(early)} & {_reader(row) for row in _rows(late)}
         metadata.start(lambda call: call(), lambda ticket: None, failures.append)
@@ -282,8 +278,6 @@ def _set_back(directory: Path, early: Declarations) -> None:
         for row in _rows(early):
             if _reader(row) in known:
                 metadata.save(row)
-    finally:
-        metadata.close()
     if failures:
         raise failures[0]
 

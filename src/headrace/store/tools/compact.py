@@ -32,7 +32,7 @@ class SpaceUsed:
     messages: int
 
     def as_json(self) -> dict[str, int]:
-        return {"segments": self.segments, "bytes": self.bytes, "messages": self.messages}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from headrace.store.api.metadata import Declarations
@@ -76,6 +76,19 @@ class Findings:
     def is_sound(self) -> bool:
         return not self.places
 
+    def add(
+        self,
+        file: str,
+        what: str,
+        remedy: RepairAction,
+        offset: int = 0,
+        size: int = 0,
+        lost: Sequence[Range] = (),
+        target: str = "",
+    ) -> None:
+        """Note a damaged place."""
+        self.places.append(DamagedRange(file, offset, size, what, remedy, list(lost), target))
+
     def queue_name(self, number: int) -> str:
         if self.queues is None or number not in self.queues:
             return f"queue number {number}"
@@ -87,7 +100,7 @@ class Findings:
             "sound": self.is_sound,
             "queues": None if self.queues is None else len(self.queues),
             "checkpoint": {"position": self.position, "clean_end": self.is_clean_end},
-            "segments": [_segment_json(one) for one in self.segments],
+            "segments": [asdict(one) for one in self.segments],
             "damage": [self._place_json(place) for place in self.places],
             "orphans": [
                 {"queue_number": number, "messages": count, "kept": number in self.kept}
@@ -116,18 +129,6 @@ class Findings:
             "first": first,
             "last": stop - 1,
         }
-
-
-def _segment_json(one: SegmentFindings) -> dict[str, object]:
-    return {
-        "base": one.base,
-        "size": one.size,
-        "used": one.used,
-        "messages": one.messages,
-        "live": one.live,
-        "live_bytes": one.live_bytes,
-        "index": one.index,
-    }
 
 
 def describe_ranges(ranges: Sequence[Range], findings: Findings) -> list[str]:

@@ -28,7 +28,7 @@ from headrace.store.log.segment import (
     walk,
 )
 from headrace.store.sqlite.metadata import FILE_NAME
-from headrace.store.tools.findings import DamagedRange, Findings, RepairAction
+from headrace.store.tools.findings import Findings, RepairAction
 from headrace.store.tools.offline import ReadOnlyDisk, read_declarations
 from headrace.store.tools.segment_check import RecoveredIndex, SegmentCheck
 
@@ -49,14 +49,13 @@ def check(path: Path, progress: Progress = lambda done, total: None) -> Findings
     is_old = format_2_from is None and (path / JOURNAL).is_dir()
     if findings.queues and not is_old and state.report.is_empty:
         what = f"it is gone, with all messages of {len(findings.queues)} queues"
-        findings.places.append(DamagedRange(JOURNAL, 0, 0, what, RepairAction.NOTE))
+        findings.add(JOURNAL, what, RepairAction.NOTE)
     if state.format_2_from != format_2_from:
-        what = "it does not belong to this commit log"
-        findings.places.append(DamagedRange(FORMAT_FILE, 0, 0, what, RepairAction.RENEW))
+        findings.add(FORMAT_FILE, "it does not belong to this commit log", RepairAction.RENEW)
     _check_positions(declarations, findings)
     older = find_older_copy(declarations, findings.state.metadata_generation)
     if older is not None and findings.queues is not None:  # else it is not there at all
-        findings.places.append(DamagedRange(FILE_NAME, 0, 0, older, RepairAction.ACCEPT))
+        findings.add(FILE_NAME, older, RepairAction.ACCEPT)
     return findings
 
 
@@ -68,7 +67,7 @@ def _check_format(path: Path, findings: Findings) -> int | None:
         what = "the file is missing"
     except DamagedFormat:
         what = "it is damaged"
-    findings.places.append(DamagedRange(FORMAT_FILE, 0, 0, what, RepairAction.RENEW))
+    findings.add(FORMAT_FILE, what, RepairAction.RENEW)
     return find_format_2(ReadOnlyDisk(path / JOURNAL))
 
 
@@ -76,13 +75,13 @@ def _check_metadata(path: Path, findings: Findings) -> Declarations:
     try:
         declarations = read_declarations(path)
     except StoreError as error:
-        findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(error), RepairAction.NONE))
+        findings.add(FILE_NAME, str(error), RepairAction.NONE)
         return Declarations()
     remove_dangling_rows(declarations)
     findings.queues = declarations.destinations()
     findings.declarations = declarations
     for one in declarations.damaged:
-        findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(one), RepairAction.ACCEPT))
+        findings.add(FILE_NAME, str(one), RepairAction.ACCEPT)
     return declarations
 
 
@@ -94,7 +93,7 @@ def _check_positions(declarations: Declarations, findings: Findings) -> None:
 
     for one in readers_ahead(declarations, next_offset):
         lost = [(one.number, one.end, one.offset)]
-        findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(one), RepairAction.RAISE, lost))
+        findings.add(FILE_NAME, str(one), RepairAction.RAISE, lost=lost)
 
 
 def _check_checkpoints(journal: Path, findings: Findings) -> None:
@@ -104,7 +103,7 @@ def _check_checkpoints(journal: Path, findings: Findings) -> None:
             why += ": messages that were acknowledged may come again"
         file = journal / name
         size = file.stat().st_size if file.exists() else 0
-        findings.places.append(DamagedRange(f"{JOURNAL}/{name}", 0, size, why, RepairAction.RENEW))
+        findings.add(f"{JOURNAL}/{name}", why, RepairAction.RENEW, size=size)
     if found is not None:
         findings.position = found.position
         findings.is_clean_end = found.clean
@@ -155,14 +154,11 @@ def _check_names(disk: RealDisk, bases: list[int], findings: Findings) -> list[i
             remedy = RepairAction.MOVE if right is None else RepairAction.RENAME
             target = "" if right is None else segment_name(right)
         size = place.size if base in bases else 0
-        findings.places.append(DamagedRange(name, 0, size, place.what, remedy, lost, target))
+        findings.add(name, place.what, remedy, 0, size, lost, target)
     for place in state.places:
         if place.what == SHORT:
             name = f"{JOURNAL}/{segment_name(place.base)}"
-            lost = lost_in(place, state)
-            findings.places.append(
-                DamagedRange(name, place.offset, 0, SHORT, RepairAction.NOTE, lost)
-            )
+            findings.add(name, SHORT, RepairAction.NOTE, place.offset, 0, lost_in(place, state))
     return [base for base in bases if base not in wrong]
 
 
@@ -170,8 +166,7 @@ def _right_base(
     disk: RealDisk, base: int, candidates: Iterable[int], findings: Findings
 ) -> int | None:
     """Of which segment the file is, as the sums of its records say."""
-    file = disk.open(segment_name(base))
-    with closing(file):
+    with closing(disk.open(segment_name(base))) as file:
         data = Segment(base, file.size(), file).read(base, min(file.size(), FIRST_BYTES))
     for one in candidates:
         if any(

@@ -6,6 +6,7 @@ import json
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,8 +35,7 @@ def repair_metadata(path: Path, findings: Findings) -> Iterator[str]:
     """Do what the findings ask for; yields what was done. The directory must be held."""
     if not findings.kept and all(one.remedy is not RepairAction.ACCEPT for one in findings.places):
         return
-    metadata = SqliteMetadata(path)
-    try:
+    with closing(SqliteMetadata(path)) as metadata:
         declarations = metadata.load()
         metadata.set_aside(remove_dangling_rows(declarations))
         damaged, declarations.damaged = declarations.damaged, []
@@ -53,8 +53,6 @@ def repair_metadata(path: Path, findings: Findings) -> Iterator[str]:
             row for rows in declarations.tables().values() for row in rows if id(row) not in before
         ]
         metadata.accept(rows, {*vhosts, *declarations.vhosts}, findings.state.metadata_generation)
-    finally:
-        metadata.close()
     for row in rows:
         shown = " ".join(str(getattr(row, name)) for name in IDENTITY[type(row)])
         yield f"declared {type(row).__name__.removesuffix('Row').lower()} {shown!a} again"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -97,11 +97,8 @@ def read_declarations(path: Path) -> Declarations:
                 file = path / (FILE_NAME + suffix)
                 if file.exists():
                     copy_readable(file, copy / file.name)
-            metadata = SqliteMetadata(copy)
-            try:
+            with closing(SqliteMetadata(copy)) as metadata:
                 return metadata.load()
-            finally:
-                metadata.close()
         except OSError as error:
             raise StoreError(f"cannot read {file}: {error.strerror}") from error
         except BrokerError as error:

@@ -190,12 +190,9 @@ class _Repair:
             disk.remove(name)
             yield f"removed {JOURNAL}/{name}, which has no record"
             return
-        file = disk.open(name)
-        try:
+        with closing(disk.open(name)) as file:
             file.truncate(segment.used)
             file.sync()
-        finally:
-            file.close()
         yield f"cut {JOURNAL}/{name} at {segment.used}"
 
     def _renew_index(self, disk: RealDisk, segment: SegmentFindings) -> Iterator[str]:

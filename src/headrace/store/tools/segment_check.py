@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from zlib import crc32
+from contextlib import closing
 
 from headrace.model.intervals import join_ranges
 from headrace.store.data_directory import JOURNAL
@@ -24,7 +24,7 @@ from headrace.store.log.segment import (
     walk,
 )
 from headrace.store.log.segment_scan import entries_of
-from headrace.store.tools.findings import DamagedRange, Findings, RepairAction, SegmentFindings
+from headrace.store.tools.findings import Findings, RepairAction, SegmentFindings
 from headrace.wire.record_layout import GROUP, MESSAGES
 
 
@@ -75,17 +75,12 @@ class SegmentCheck:
         self._findings = findings
         self._books = books
         self._name = f"{JOURNAL}/{segment_name(base)}"
-        file = disk.open(segment_name(base))
-        try:
+        with closing(disk.open(segment_name(base))) as file:
             segment = Segment(base, file.size(), file)
             self._data = segment.read(base, file.data_end())
-        finally:
-            file.close()
         for low, high in segment.unreadable:
             what = "the disk cannot read it"
-            findings.places.append(
-                DamagedRange(self._name, low, high - low, what, RepairAction.COPY)
-            )
+            findings.add(self._name, what, RepairAction.COPY, low, high - low)
         self._entries: set[tuple[int, IndexEntry]] = set()  # as the records say
         self._index_used = 0
         self._index = self._read_index()
@@ -143,11 +138,10 @@ class SegmentCheck:
         if messages is None:
             self._damaged(part.at, part.head.size, "the sizes in a record are inconsistent")
             return
-        at = part.at + part.head.head_size
-        for number, (length, crc) in enumerate(zip(messages.lengths, messages.crcs, strict=True)):
-            if crc32(part.data[at : at + length]) != crc:
-                self._check_content(part, number, (at, length), entries)
-            at += length
+        contents = r.contents_of(part.data, messages, part.at)
+        for number, (start, stop, is_good) in enumerate(contents):
+            if not is_good:
+                self._check_content(part, number, (start, stop - start), entries)
 
     def _check_content(
         self,
@@ -165,9 +159,7 @@ class SegmentCheck:
         lost = self._books.lost(holders, part.position)
         if lost:
             what = "the content of a message is not what was stored"
-            self._findings.places.append(
-                DamagedRange(self._name, at, size, what, RepairAction.SETTLE, lost)
-            )
+            self._findings.add(self._name, what, RepairAction.SETTLE, at, size, lost)
         else:
             self._findings.notes.append(
                 f"{self._name}: a message at {at} is damaged, but it was already settled"
@@ -178,9 +170,7 @@ class SegmentCheck:
         low, high = self._base + at, self._base + at + size
         inside = [one for one in self._index or () if low <= one[1].position < high]
         lost = self._books.lost([*affected, *_ranges(inside)])
-        self._findings.places.append(
-            DamagedRange(self._name, at, size, what, RepairAction.FILL, lost)
-        )
+        self._findings.add(self._name, what, RepairAction.FILL, at, size, lost)
 
     def _check_tail(self, used: int) -> None:
         """What lies behind the last good record."""
@@ -198,9 +188,7 @@ class SegmentCheck:
                 lost = lost_in(
                     LostRange(self._base, used, known - used, what), self._findings.state
                 )
-            self._findings.places.append(
-                DamagedRange(self._name, used, size, what, RepairAction.CUT, lost)
-            )
+            self._findings.add(self._name, what, RepairAction.CUT, used, size, lost)
         elif left > 0:
             self._findings.notes.append(
                 f"{self._name}: {left} bytes at {used} are an unfinished write"
@@ -250,7 +238,7 @@ class SegmentCheck:
     def _bad_index(self, what: str) -> None:
         name = f"{JOURNAL}/{index_name(self._base)}"
         size = len(self._index or ())
-        self._findings.places.append(DamagedRange(name, 0, size, what, RepairAction.RENEW))
+        self._findings.add(name, what, RepairAction.RENEW, size=size)
 
 
 def _ranges(entries: Iterable[tuple[int, IndexEntry]]) -> Iterator[Range]:
