@@ -40,14 +40,6 @@ class Histogram:
             shown.append((bound, sum_so_far))
         return shown
 
-    def quantile(self, share: float) -> float:
-        """About: the bound of the bucket in which that share of all values is reached."""
-        wanted = share * self.count
-        for bound, count in self.cumulative():
-            if count and count >= wanted:
-                return bound
-        return 0.0
-
     def interpolated(self, share: float) -> float:
         """The quantile, linear inside its bucket; above all bounds, the last bound."""
         lower, below, wanted = 0.0, 0, share * self.count

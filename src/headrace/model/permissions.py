@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from headrace.model.patterns import Pattern, compile_pattern, stored_pattern
@@ -16,41 +16,41 @@ NOTHING: Final = "^$"  # RabbitMQ reads '' as "the empty name", which nothing ha
 
 
 @dataclass(frozen=True, slots=True)
-class Permissions:
+class _ActionPatterns:
     """A pattern may match anywhere in the name; the empty pattern allows nothing."""
+
+    _patterns: dict[str, Pattern] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if one.init:
+                self._patterns[one.name] = stored_pattern(getattr(self, one.name) or NOTHING)
+
+    def allows(self, action: str, name: str) -> bool:
+        """`action` is configure, write or read; the name "" is the default exchange's."""
+        return self._patterns[action].matches(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions(_ActionPatterns):
+    """Patterns over resource names."""
 
     configure: str
     write: str
     read: str
-    _patterns: dict[str, Pattern] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
 
-    def __post_init__(self) -> None:
-        for action in (CONFIGURE, WRITE, READ):
-            self._patterns[action] = stored_pattern(getattr(self, action) or NOTHING)
-
-    def allows(self, action: str, resource: str) -> bool:
-        """`action` is configure, write or read; the resource "" is the default exchange."""
-        return self._patterns[action].matches(resource or DEFAULT_EXCHANGE)
+    def allows(self, action: str, name: str) -> bool:
+        return self._patterns[action].matches(name or DEFAULT_EXCHANGE)
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPermissions:
+class TopicPermissions(_ActionPatterns):
     """Patterns over routing keys of one exchange; those of bindings are read."""
 
     write: str
     read: str
-    _patterns: dict[str, Pattern] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
-
-    def __post_init__(self) -> None:
-        for action in (WRITE, READ):
-            self._patterns[action] = stored_pattern(getattr(self, action) or NOTHING)
-
-    def allows(self, action: str, key: str) -> bool:
-        return self._patterns[action].matches(key)
 
 
 def check_patterns(*patterns: str) -> None:

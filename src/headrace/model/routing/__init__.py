@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from headrace.model.routing.direct import DirectRouter
-from headrace.model.routing.fanout import FanoutRouter
+from headrace.model.routing.direct import DirectRouter, FanoutRouter
 from headrace.model.routing.headers import HeadersRouter
 from headrace.model.routing.topic import TagRouter, TopicRouter
 
@@ -33,13 +32,10 @@ class Router(Protocol[T]):
         """The targets of a message, each once; later bindings never change the answer."""
 
 
-ROUTERS: dict[str, type[Router[Any]]] = {
-    DirectRouter.kind: DirectRouter,
-    FanoutRouter.kind: FanoutRouter,
-    TopicRouter.kind: TopicRouter,
-    HeadersRouter.kind: HeadersRouter,
-    TagRouter.kind: TagRouter,
-}
+_ALL: tuple[type[Router[Any]], ...] = (
+    DirectRouter, FanoutRouter, TopicRouter, HeadersRouter, TagRouter,
+)  # fmt: skip
+ROUTERS = {one.kind: one for one in _ALL}
 
 __all__ = [
     "ROUTERS",

@@ -12,6 +12,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from headrace.errors import PreconditionFailed
 from headrace.model.exchange_arguments import comparable, plain_type_name
+from headrace.model.routing.direct import BoundTargets
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ class _Rule(Generic[T]):
         self.any_fits = any_fits
         self.criteria = criteria
         self.places: tuple[Criterion, ...] = ()  # in the index
-        self.targets: dict[T, int] = {}
+        self.targets: BoundTargets[T] = BoundTargets()
 
     def fits(self, headers: Mapping[str, Hashable]) -> bool:
         """Whether all criteria are met."""
@@ -81,7 +82,7 @@ class HeadersRouter(Generic[T]):
             rule.places = self._places(rule)
             for place in rule.places:
                 self._index.setdefault(place, {})[rule] = None
-        rule.targets[target] = rule.targets.get(target, 0) + 1
+        rule.targets.bind(target)
 
     def _places(self, rule: _Rule[T]) -> tuple[Criterion, ...]:
         if rule.any_fits:
@@ -93,9 +94,7 @@ class HeadersRouter(Generic[T]):
     def unbind(self, key: str, arguments: Mapping[str, object], target: T) -> None:
         identity = _identity(arguments)
         rule = self._rules[identity]
-        rule.targets[target] -= 1
-        if not rule.targets[target]:
-            del rule.targets[target]
+        rule.targets.unbind(target)
         if rule.targets:
             return
         del self._rules[identity]

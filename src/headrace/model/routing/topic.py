@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import ClassVar, Generic, TypeVar
 
+from headrace.model.routing.direct import BoundTargets
+
 T = TypeVar("T")
 
 
@@ -28,8 +30,7 @@ class _TrieNode(Generic[T]):
         self.words: dict[str, _TrieNode[T]] = {}
         self.one: _TrieNode[T] | None = None
         self.rest: _TrieNode[T] | None = None
-        # The count per target is the number of bindings which differ in their arguments only.
-        self.targets: dict[T, int] = {}
+        self.targets: BoundTargets[T] = BoundTargets()
 
     def child(self, word: str) -> _TrieNode[T] | None:
         if word == "*":
@@ -76,7 +77,7 @@ class TopicRouter(Generic[T]):
         node = self._root
         for word in _words(key):
             node = node.grow(word)
-        node.targets[target] = node.targets.get(target, 0) + 1
+        node.targets.bind(target)
 
     def unbind(self, key: str, arguments: Mapping[str, object], target: T) -> None:
         path: list[tuple[_TrieNode[T], str]] = []
@@ -87,9 +88,7 @@ class TopicRouter(Generic[T]):
             if child is None:
                 raise KeyError(key)
             node = child
-        node.targets[target] -= 1
-        if not node.targets[target]:
-            del node.targets[target]
+        node.targets.unbind(target)
         while path and node.is_bare():
             node, word = path.pop()
             node.cut(word)

@@ -12,7 +12,7 @@ unary      = ("+" | "-" | NOT) unary | string | number | TRUE | FALSE | NULL | n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from math import isinf
 from typing import NamedTuple
@@ -108,26 +108,21 @@ class _SqlParser:
     # -- levels of the grammar -----------------------------------------------------------------
 
     def _expression(self) -> Node:
-        start = self._next
-        first = self._both()
-        if not self._at(TokenKind.WORD, "OR"):
-            return first
-        parts = [self._condition(first, start)]
-        while self._take(TokenKind.WORD, "OR"):
-            start = self._next
-            parts.append(self._condition(self._both(), start))
-        return Or(tuple(parts))
+        return self._joined("OR", self._both, Or)
 
     def _both(self) -> Node:
+        return self._joined("AND", self._equality, And)
+
+    def _joined(self, word: str, part: Callable[[], Node], kind: type[And | Or]) -> Node:
         start = self._next
-        first = self._equality()
-        if not self._at(TokenKind.WORD, "AND"):
+        first = part()
+        if not self._at(TokenKind.WORD, word):
             return first
         parts = [self._condition(first, start)]
-        while self._take(TokenKind.WORD, "AND"):
+        while self._take(TokenKind.WORD, word):
             start = self._next
-            parts.append(self._condition(self._equality(), start))
-        return And(tuple(parts))
+            parts.append(self._condition(part(), start))
+        return kind(tuple(parts))
 
     def _equality(self) -> Node:
         start, depth = self._next, self._depth
@@ -325,22 +320,7 @@ class Token(NamedTuple):
     column: int
 
 
-KEYWORDS = frozenset(
-    {
-        "AND",
-        "BETWEEN",
-        "CONTAINS",
-        "ENDSWITH",
-        "FALSE",
-        "IN",
-        "IS",
-        "NOT",
-        "NULL",
-        "OR",
-        "STARTSWITH",
-        "TRUE",
-    }
-)
+KEYWORDS = frozenset(("AND", "BETWEEN", "IN", "IS", "NOT", "OR", *_PARTS, *_CONSTANTS))
 _PATTERN = re.compile(
     r"""
     (?P<blank>\s+ | --[^\r\n]* | /\*(?:[^*]|\*(?!/))*\*/)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import ge, gt, le, lt
+from operator import contains, ge, gt, le, lt
 from typing import Any, TypeAlias
 
 from headrace.model.selectors.parser import parse
@@ -37,6 +37,9 @@ Evaluate: TypeAlias = Callable[[Properties], Any]  # a Value; for conditions Tru
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}\Z").match
 _REAL = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?\s*\Z", re.ASCII).match
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+_TEXT_MATCHES: dict[str, Callable[[str, str], bool]] = {
+    "CONTAINS": contains, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith,
+}  # fmt: skip
 
 
 class NotComparable(Exception):
@@ -97,31 +100,16 @@ def _not(node: Not) -> Evaluate:
     return evaluate
 
 
-def _both(node: And) -> Evaluate:
+def _joined(node: And | Or) -> Evaluate:
     parts = [_truth(part) for part in node.parts]
+    decisive = isinstance(node, Or)  # one part that is so decides
 
     def evaluate(properties: Properties) -> bool | None:
-        result: bool | None = True
+        result: bool | None = not decisive
         for part in parts:
             value = part(properties)
-            if value is False:
-                return False
-            if value is None:
-                result = None
-        return result
-
-    return evaluate
-
-
-def _either(node: Or) -> Evaluate:
-    parts = [_truth(part) for part in node.parts]
-
-    def evaluate(properties: Properties) -> bool | None:
-        result: bool | None = False
-        for part in parts:
-            value = part(properties)
-            if value is True:
-                return True
+            if value is decisive:
+                return decisive
             if value is None:
                 result = None
         return result
@@ -222,19 +210,14 @@ def _among(node: In) -> Evaluate:
 
 
 def _part(node: TextMatch) -> Evaluate:
-    inner, how, text, inverted = compile_node(node.inner), node.how, node.text, node.inverted
+    inner, text, inverted = compile_node(node.inner), node.text, node.inverted
+    fits = _TEXT_MATCHES[node.how]
 
     def evaluate(properties: Properties) -> bool:
         value = inner(properties)
         if type(value) is not str or not text:
             return False  # with NOT too
-        if how == "CONTAINS":
-            found = text in value
-        elif how == "STARTSWITH":
-            found = value.startswith(text)
-        else:
-            found = value.endswith(text)
-        return found is not inverted
+        return fits(value, text) is not inverted
 
     return evaluate
 
@@ -244,8 +227,8 @@ _COMPILE: dict[type[Any], Callable[[Any], Evaluate]] = {
     Property: _property,
     Negation: _negative,
     Not: _not,
-    And: _both,
-    Or: _either,
+    And: _joined,
+    Or: _joined,
     Equal: _equal,
     Comparison: _order,
     IsNull: _is_null,

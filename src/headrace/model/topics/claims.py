@@ -99,9 +99,7 @@ class GroupClaims:
         self.retries = GroupRetries()
         self._claims: dict[int, Claim] = {}
         self._first_end = _NEVER  # no lease ends before: thousands of claims are not looked at
-        self._returned: dict[
-            Partition, list[OffsetRange]
-        ] = {}  # of void claims, in order of offsets
+        self._returned: dict[Partition, list[OffsetRange]] = {}  # of void claims, by offset
         self._members: dict[str, int] = {}  # token -> until when it counts as one
         self._turn = 0  # which partition comes first in the next plan
 
@@ -426,10 +424,6 @@ class GroupClaims:
         moments = [claim.until for claim in self._claims.values()]
         due = self.retries.next_due()
         return min([*moments, *([] if due is None else [due])], default=None)
-
-    def handed_out(self, partition: Partition) -> int:
-        """Where to suspect from after a clean end."""
-        return self._progress(partition).next
 
     def _progress(self, partition: Partition) -> PartitionProgress:
         progress = self.partitions.get(partition)

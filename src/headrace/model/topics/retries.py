@@ -28,9 +28,8 @@ class GroupRetries:
     def __init__(self) -> None:
         self._all: dict[Place, Retry] = {}
         self._held: set[Place] = set()
-        self._heaps: dict[
-            Priority, list[tuple[int, Place]]
-        ] = {}  # waiting ones; may hold stale items
+        # Of waiting ones; may hold stale items.
+        self._heaps: dict[Priority, list[tuple[int, Place]]] = {}
 
     def put(self, place: Place, retry: Retry) -> None:
         """Add, or change what is known of the message; it is not handed out any more."""
