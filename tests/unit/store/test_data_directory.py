@@ -126,11 +126,11 @@ def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_empty_format_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(fd: int, data: bytes) -> int:
+    def full(fd: int, data: bytes, offset: int) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("headrace.store.data_directory.os.write", full)
+        patched.setattr("headrace.store.disk.os.pwrite", full)
         with pytest.raises(ConfigError, match=r"cannot use data directory .*No space left"):
             DataDirectory(tmp_path)
     assert {one.name for one in tmp_path.iterdir()} == {"lock"}

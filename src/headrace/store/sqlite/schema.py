@@ -41,93 +41,62 @@ def _summed(table: str, columns: str) -> str:
         """
 
 
-# As of step 7: what is added later is no part of these.
-_SUMMED: Final = {
-    "vhosts": "name",
-    "exchanges": "vhost, name, kind, auto_delete, internal, arguments",
-    "queues": "id, uuid, vhost, name, auto_delete, arguments",
-    "bindings": "vhost, source, to_queue, destination, key, arguments",
-    "topics": "vhost, name, uuid, queues, created_at, settings, numbers, highest",
-    "parameters": "vhost, component, name, settings",
-    "cursors": "topic, reader_group, token, lane, partition, kind, floor, epoch, ranges",
-    "retries": "topic, reader_group, lane, partition, place, attempts, due, dead, reason",
-    "pins": "vhost, query, kind, name, uuid, max_bytes, updated_at, positions, lost",
-    "policies": "vhost, name, pattern, apply_to, priority, definition",
-    "users": "name, password_hash, tags",
-    "secrets": "user, secret",
-    "permissions": "user, vhost, configure, write, read",
-    "topic_permissions": "user, vhost, exchange, write, read",
-    "user_limits": "user, limits",
-    "vhost_limits": "vhost, limits",
+# The tables of steps 1 to 6: columns with * are the key, those with # numbers, the others bytes.
+_COLUMNS: Final = {
+    "vhosts": "name*",
+    "exchanges": "vhost* name* kind auto_delete# internal# arguments",
+    "queues": "id# uuid vhost* name* auto_delete# arguments",
+    "bindings": "vhost* source* to_queue#* destination* key* arguments*",
+    "topics": "vhost* name* uuid queues# created_at# settings numbers highest#",
+    "parameters": "vhost* component* name* settings",
+    "cursors": "topic* reader_group* token* lane#* partition#* kind floor# epoch# ranges",
+    "retries": "topic* reader_group* lane#* partition#* place#* attempts# due# dead# reason",
+    "pins": "vhost* query* kind* name* uuid max_bytes# updated_at# positions lost#",
+    "policies": "vhost* name* pattern apply_to priority# definition",
+    "users": "name* password_hash tags",
+    "secrets": "user* secret",
+    "permissions": "user* vhost* configure write read",
+    "topic_permissions": "user* vhost* exchange* write read",
+    "user_limits": "user* limits",
+    "vhost_limits": "vhost* limits",
 }
+
+
+def _columns(table: str) -> list[tuple[str, str]]:
+    """Names, and names with marks."""
+    return [(one.rstrip("#*"), one) for one in _COLUMNS[table].split()]
+
+
+def _create(*tables: str) -> str:
+    return "".join(map(_create_table, tables))
+
+
+def _create_table(table: str) -> str:
+    keys = [name for name, marked in _columns(table) if "*" in marked]
+    lines = [
+        f"{name} {'INTEGER' if '#' in marked else 'BLOB'} NOT NULL"
+        for name, marked in _columns(table)
+    ]
+    if len(keys) == 1:
+        lines[0] += " PRIMARY KEY"  # the first column in all of them
+    else:
+        lines.append(f"PRIMARY KEY ({', '.join(keys)})")
+    body = ",\n            ".join(lines)
+    return f"""
+        CREATE TABLE {table} (
+            {body}
+        ) WITHOUT ROWID;
+        """.rstrip(" ")
+
 
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     Migration(
         "0001_initial",
         f"""
         PRAGMA application_id = {APPLICATION_ID};
-
-        CREATE TABLE vhosts (
-            name BLOB NOT NULL PRIMARY KEY
-        ) WITHOUT ROWID;
-
-        CREATE TABLE exchanges (
-            vhost BLOB NOT NULL,
-            name BLOB NOT NULL,
-            kind BLOB NOT NULL,
-            auto_delete INTEGER NOT NULL,
-            internal INTEGER NOT NULL,
-            arguments BLOB NOT NULL,
-            PRIMARY KEY (vhost, name)
-        ) WITHOUT ROWID;
-
-        CREATE TABLE queues (
-            id INTEGER NOT NULL,
-            uuid BLOB NOT NULL,
-            vhost BLOB NOT NULL,
-            name BLOB NOT NULL,
-            auto_delete INTEGER NOT NULL,
-            arguments BLOB NOT NULL,
-            PRIMARY KEY (vhost, name)
-        ) WITHOUT ROWID;
-
-        CREATE TABLE bindings (
-            vhost BLOB NOT NULL,
-            source BLOB NOT NULL,
-            to_queue INTEGER NOT NULL,
-            destination BLOB NOT NULL,
-            key BLOB NOT NULL,
-            arguments BLOB NOT NULL,
-            PRIMARY KEY (vhost, source, to_queue, destination, key, arguments)
-        ) WITHOUT ROWID;
-
+{_create("vhosts", "exchanges", "queues", "bindings")}
         CREATE INDEX bindings_by_destination ON bindings (vhost, to_queue, destination);
-
-        CREATE TABLE policies (
-            vhost BLOB NOT NULL,
-            name BLOB NOT NULL,
-            pattern BLOB NOT NULL,
-            apply_to BLOB NOT NULL,
-            priority INTEGER NOT NULL,
-            definition BLOB NOT NULL,
-            PRIMARY KEY (vhost, name)
-        ) WITHOUT ROWID;
-
-        CREATE TABLE users (
-            name BLOB NOT NULL PRIMARY KEY,
-            password_hash BLOB NOT NULL,
-            tags BLOB NOT NULL
-        ) WITHOUT ROWID;
-
-        CREATE TABLE permissions (
-            user BLOB NOT NULL,
-            vhost BLOB NOT NULL,
-            configure BLOB NOT NULL,
-            write BLOB NOT NULL,
-            read BLOB NOT NULL,
-            PRIMARY KEY (user, vhost)
-        ) WITHOUT ROWID;
-
+{_create("policies", "users", "permissions")}
         -- What must outlive the rows it was counted from.
         CREATE TABLE counters (
             name TEXT NOT NULL PRIMARY KEY,
@@ -139,107 +108,12 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
     ),
     Migration(
         "0002_topic_permissions_and_limits",
-        """
-        CREATE TABLE topic_permissions (
-            user BLOB NOT NULL,
-            vhost BLOB NOT NULL,
-            exchange BLOB NOT NULL,
-            write BLOB NOT NULL,
-            read BLOB NOT NULL,
-            PRIMARY KEY (user, vhost, exchange)
-        ) WITHOUT ROWID;
-
-        CREATE TABLE user_limits (
-            user BLOB NOT NULL PRIMARY KEY,
-            limits BLOB NOT NULL
-        ) WITHOUT ROWID;
-
-        CREATE TABLE vhost_limits (
-            vhost BLOB NOT NULL PRIMARY KEY,
-            limits BLOB NOT NULL
-        ) WITHOUT ROWID;
-        """,
+        _create("topic_permissions", "user_limits", "vhost_limits") + " " * 8,
     ),
-    Migration(
-        "0003_topics",
-        """
-        CREATE TABLE topics (
-            vhost BLOB NOT NULL,
-            name BLOB NOT NULL,
-            uuid BLOB NOT NULL,
-            queues INTEGER NOT NULL,
-            created_at INTEGER NOT NULL,
-            settings BLOB NOT NULL,
-            numbers BLOB NOT NULL,
-            highest INTEGER NOT NULL,
-            PRIMARY KEY (vhost, name)
-        ) WITHOUT ROWID;
-
-        CREATE TABLE cursors (
-            topic BLOB NOT NULL,
-            reader_group BLOB NOT NULL,
-            token BLOB NOT NULL,
-            lane INTEGER NOT NULL,
-            partition INTEGER NOT NULL,
-            kind BLOB NOT NULL,
-            floor INTEGER NOT NULL,
-            epoch INTEGER NOT NULL,
-            ranges BLOB NOT NULL,
-            PRIMARY KEY (topic, reader_group, token, lane, partition)
-        ) WITHOUT ROWID;
-
-        CREATE TABLE retries (
-            topic BLOB NOT NULL,
-            reader_group BLOB NOT NULL,
-            lane INTEGER NOT NULL,
-            partition INTEGER NOT NULL,
-            place INTEGER NOT NULL,
-            attempts INTEGER NOT NULL,
-            due INTEGER NOT NULL,
-            dead INTEGER NOT NULL,
-            reason BLOB NOT NULL,
-            PRIMARY KEY (topic, reader_group, lane, partition, place)
-        ) WITHOUT ROWID;
-        """,
-    ),
-    Migration(
-        "0004_pins",
-        """
-        CREATE TABLE pins (
-            vhost BLOB NOT NULL,
-            query BLOB NOT NULL,
-            kind BLOB NOT NULL,
-            name BLOB NOT NULL,
-            uuid BLOB NOT NULL,
-            max_bytes INTEGER NOT NULL,
-            updated_at INTEGER NOT NULL,
-            positions BLOB NOT NULL,
-            lost INTEGER NOT NULL,
-            PRIMARY KEY (vhost, query, kind, name)
-        ) WITHOUT ROWID;
-        """,
-    ),
-    Migration(
-        "0005_parameters",
-        """
-        CREATE TABLE parameters (
-            vhost BLOB NOT NULL,
-            component BLOB NOT NULL,
-            name BLOB NOT NULL,
-            settings BLOB NOT NULL,
-            PRIMARY KEY (vhost, component, name)
-        ) WITHOUT ROWID;
-        """,
-    ),
-    Migration(
-        "0006_secrets",
-        """
-        CREATE TABLE secrets (
-            user BLOB NOT NULL PRIMARY KEY,
-            secret BLOB NOT NULL
-        ) WITHOUT ROWID;
-        """,
-    ),
+    Migration("0003_topics", _create("topics", "cursors", "retries") + " " * 8),
+    Migration("0004_pins", _create("pins") + " " * 8),
+    Migration("0005_parameters", _create("parameters") + " " * 8),
+    Migration("0006_secrets", _create("secrets") + " " * 8),
     Migration(
         "0007_sums",
         """
@@ -255,7 +129,9 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             content BLOB NOT NULL
         );
         """
-        + "".join(_summed(table, columns) for table, columns in _SUMMED.items()),
+        + "".join(
+            _summed(table, ", ".join(name for name, _ in _columns(table))) for table in _COLUMNS
+        ),
     ),
 )
 
