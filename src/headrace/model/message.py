@@ -7,6 +7,7 @@ A message's content is opaque bytes. What differs between messages and matters t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -24,71 +25,42 @@ class Destination(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Route:
     """Where messages with one exchange and routing key go. Shared by all such messages."""
 
-    __slots__ = ("by_headers", "destinations", "exchange", "key", "wire")
-
-    def __init__(
-        self,
-        exchange: str,
-        key: str,
-        destinations: Sequence[Destination] = (),
-        *,
-        by_headers: bool = False,
-    ) -> None:
-        self.exchange = exchange
-        self.key = key
-        self.destinations = destinations
-        self.by_headers = by_headers  # the destinations depend on each message's headers
-        self.wire: Any = None  # a protocol's encoded form, kept here by its session
+    exchange: str
+    key: str
+    destinations: Sequence[Destination] = ()
+    _: KW_ONLY
+    by_headers: bool = False  # the destinations depend on each message's headers
+    wire: Any = field(init=False, default=None)  # a protocol's encoded form, kept by its session
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PublishedRun:
     """Consecutive messages of one publisher with the same route and flags, being published."""
 
-    __slots__ = (
-        "channel_number",
-        "contents",
-        "engine_confirms",
-        "level",
-        "persistent",
-        "placed",
-        "position",
-        "refused",
-        "route",
-        "size",
-        "ttl_ms",
-    )
-
-    def __init__(
-        self,
-        route: Route,
-        contents: list[bytes],
-        size: int,
-        *,
-        channel_number: int = 0,
-        persistent: bool = False,
-        ttl_ms: int | None = None,
-    ) -> None:
-        self.route = route
-        self.contents = contents  # shared between destinations: never changed
-        self.size = size
-        self.channel_number = channel_number  # the channel number inside the contents' frames
-        self.persistent = persistent
-        self.ttl_ms = ttl_ms
-        self.refused: set[int] | None = None  # indices some destination refused
-        self.placed: list[tuple[int, int, int]] = []  # (queue number, first offset, count)
-        self.level = 0  # the strongest durability that a destination asks for
-        self.position = 0  # in the log: to wait for before a confirm; 0 = nothing
-        self.engine_confirms: Any = (
-            None  # of other engines that a confirm has to wait for (core.topics)
-        )
+    route: Route
+    contents: list[bytes]  # shared between destinations: never changed
+    size: int
+    _: KW_ONLY
+    channel_number: int = 0  # the channel number inside the contents' frames
+    persistent: bool = False
+    ttl_ms: int | None = None
+    refused: set[int] | None = field(init=False, default=None)  # indices some destination refused
+    placed: list[tuple[int, int, int]] = field(init=False, default_factory=list)
+    """(queue number, first offset, count)"""
+    level: int = field(init=False, default=0)  # the strongest durability a destination asks for
+    position: int = field(init=False, default=0)  # to wait for before a confirm; 0 = nothing
+    engine_confirms: Any = field(init=False, default=None)
+    """Other engines that a confirm has to wait for (core.topics)."""
 
 
 PAGED_OUT: list[bytes] = []  # in place of contents that are not in memory; compared by identity
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """Messages in a queue, or delivered from one: same route, expiry and delivery count.
 
@@ -99,44 +71,19 @@ class Run:
 
     measure: ClassVar[Callable[[bytes], int]] = len
 
-    __slots__ = (
-        "channel_number",
-        "contents",
-        "deliveries",
-        "expires",
-        "offsets",
-        "owned",
-        "persistent",
-        "priority",
-        "route",
-        "size",
-        "start",
-    )
-
-    def __init__(
-        self,
-        route: Route,
-        contents: list[bytes],
-        offsets: Sequence[int],
-        size: int,
-        *,
-        channel_number: int = 0,
-        persistent: bool = False,
-        expires: int | None = None,
-        deliveries: int = 0,
-        priority: int = 0,
-    ) -> None:
-        self.route = route
-        self.contents = contents
-        self.channel_number = channel_number  # as in PublishedRun
-        self.offsets = offsets
-        self.size = size  # bytes of the contents from ``start`` on
-        self.persistent = persistent
-        self.expires = expires  # on the monotonic clock, in ms
-        self.deliveries = deliveries
-        self.priority = priority
-        self.start = 0
-        self.owned = False  # True: ``contents`` belongs to this run alone and may grow
+    route: Route
+    contents: list[bytes]
+    offsets: Sequence[int]
+    size: int  # bytes of the contents from ``start`` on
+    _: KW_ONLY
+    channel_number: int = 0  # as in PublishedRun
+    persistent: bool = False
+    expires: int | None = None  # on the monotonic clock, in ms
+    deliveries: int = 0
+    priority: int = 0
+    start: int = field(init=False, default=0)
+    owned: bool = field(init=False, default=False)
+    """Whether ``contents`` belongs to this run alone and may grow."""
 
     def __len__(self) -> int:
         return len(self.offsets) - self.start

@@ -12,8 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from headrace.core.broker import DEFAULT_VHOST, Broker
-from headrace.core.topics.blocking_adapter import BlockingAdapter
-from headrace.core.topics.workers import EngineThreads
+from headrace.core.topics.blocking_adapter import BlockingAdapter, EngineThreads
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError, EngineUnavailable
 from headrace.store.topics.engine import TopicEngine

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.store.mysql import bodies as reading
+from headrace.store.mysql import message_rows as reading
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, StoredMessage, TopicSpec
 from headrace.testing import wait_for

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from typing import TypeVar
 from uuid import uuid4
 
 from headrace.core.spark_support.pins import PREFIX, Pins
+from headrace.core.topics.async_engine import CancelRead, DeclaredTopic, EngineReply, Then
 from headrace.core.topics.exchange_bridge import (
     ExchangeBridge,
     LogSink,
@@ -22,12 +24,14 @@ from headrace.core.vhost_services import VhostServices
 from headrace.errors import (
     AccessRefused,
     BadTopicValue,
+    BrokerError,
     EngineUnavailable,
     NoSuchTopic,
     TopicConflict,
 )
 from headrace.model.topics.message_priority import Priority
 from headrace.store.api.rows import CursorRow, RetryRow, TopicRow
+from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
@@ -40,6 +44,8 @@ from headrace.store.topics.types import (
     refuse_options,
 )
 from headrace.wire.remoting.names import HIDDEN_TOPICS
+
+T = TypeVar("T")
 
 
 class LogEngine:
@@ -246,3 +252,77 @@ def _check_claims(topic: LogTopic, reader: ConsumerSpec) -> None:
             f"group '{reader.group}' of topic '{topic.name}' belongs to RocketMQ clients, which "
             "allocate the queues among themselves: use another name"
         )
+
+
+class LoopAdapter:
+    """See core.topics.async_engine.AsyncTopicEngine. Every call is made at once; a reply waits for
+    what the call has appended or changed: for the log, or for metadata."""
+
+    def __init__(self, engine: LogEngine, services: VhostServices) -> None:
+        self.name = engine.name
+        self.max_body = engine.max_body
+        self._engine = engine
+        self._services = services
+
+    def submit(self, call: Callable[[TopicEngine], T], then: Then[T]) -> None:
+        try:
+            value = call(self._engine)
+        except BrokerError as error:
+            then(EngineReply(error=error))
+        else:
+            then(EngineReply(value, metadata_version=self._services.storage.issued))
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def knows(self, topic: str) -> bool:
+        return topic in self._engine.by_name
+
+    def names(self) -> Sequence[str]:
+        return sorted(self._engine.by_name)
+
+    def declare(self, spec: TopicSpec, then: Then[DeclaredTopic]) -> None:
+        created = not self.knows(spec.name)
+        self.submit(lambda engine: DeclaredTopic(engine.create(spec), created), then)
+
+    def delete(self, topic: str, then: Then[None]) -> None:
+        self.submit(lambda engine: engine.delete(topic), then)
+
+    def infos(self, then: Then[list[TopicInfo]]) -> None:
+        self.submit(lambda engine: engine.topics(), then)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
+        try:
+            ids, position = self._engine.get(topic).append(entries)
+        except BrokerError as error:
+            then(EngineReply(error=error))
+        else:
+            then(EngineReply(ids, position=position))
+
+    def read(
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[ReadResult]
+    ) -> CancelRead:
+        def attempt(must: bool) -> bool:
+            try:
+                result = self._engine.read(topic, reader, batch)
+            except BrokerError as error:
+                then(EngineReply(error=error))
+                return True
+            if not result.messages and not must:
+                return False
+            then(EngineReply(result))
+            return True
+
+        if attempt(must=wait_ms <= 0):
+            return _nothing
+        deadline = self._services.clock.now_ms() + wait_ms
+        return self._engine.wait(topic, WaitingRead(reader, deadline, attempt))
+
+    def close(self) -> None:
+        """The vhost is deleted, and its topics with it."""
+        self._engine.close()
+
+
+def _nothing() -> None:
+    return

@@ -9,8 +9,7 @@ from headrace.core.exchange import Exchange
 from headrace.core.topics.async_engine import AsyncTopicEngine, DeclaredTopic, Then, collect
 from headrace.core.topics.blocking_adapter import BlockingAdapter
 from headrace.core.topics.exchange_bridge import EngineSink, ExchangeBridge, spec_of
-from headrace.core.topics.log_engine import LogEngine
-from headrace.core.topics.loop_adapter import LoopAdapter
+from headrace.core.topics.log_engine import LogEngine, LoopAdapter
 from headrace.core.topics.queue_feed import DatabaseTap
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import (

@@ -107,9 +107,9 @@ def _joined(node: And | Or) -> Evaluate:
     def evaluate(properties: Properties) -> bool | None:
         result: bool | None = not decisive
         for part in parts:
-            value = part(properties)
+            value: bool | None = part(properties)
             if value is decisive:
-                return decisive
+                return value
             if value is None:
                 result = None
         return result

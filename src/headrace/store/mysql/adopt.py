@@ -17,7 +17,7 @@ from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import make_states
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import TOMBSTONE
-from headrace.store.mysql.schema_lease import SchemaLease
+from headrace.store.mysql.schema import SchemaLease
 from headrace.store.sql.connection import DbConnection
 
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"

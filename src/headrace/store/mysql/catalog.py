@@ -19,7 +19,7 @@ from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_topic
 from headrace.model.topics.source_address import packed_address
 from headrace.store.mysql import schema, tables
-from headrace.store.mysql.schema_lease import SchemaLease, schema_lease
+from headrace.store.mysql.schema import SchemaLease, schema_lease
 from headrace.store.sql.connection import DbConnection, check_version
 from headrace.store.sql.pool import Pool
 from headrace.store.topics.types import TopicSpec

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 from headrace.errors import BadTopicValue, BrokerError, NoSuchTopic, StoreError
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_token
-from headrace.store.mysql.bodies import BodySizes
 from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
+from headrace.store.mysql.message_rows import BodySizes
 from headrace.store.mysql.stable_ids import Bounds, Fencer, StableIds
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault

@@ -18,7 +18,7 @@ from headrace.store.mysql import retention
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups import group_rows
-from headrace.store.mysql.schema_lease import release_leases, take_lease
+from headrace.store.mysql.schema import release_leases, take_lease
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault

@@ -8,10 +8,9 @@ from typing import Any, Final
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named, shares
 from headrace.store.mysql import tables
-from headrace.store.mysql.bodies import BodyReader
 from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
 from headrace.store.mysql.groups.group_rows import ReaderRows
-from headrace.store.mysql.message_rows import message_of
+from headrace.store.mysql.message_rows import BodyReader, message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, ReadResult

@@ -54,7 +54,7 @@ def make_row(kind: type[R], values: Mapping[str, Kept]) -> R:
     return kind(**{name: _READERS[name](values[name]) for name in field_names(kind)})
 
 
-def field_names(kind: type[Row]) -> tuple[str, ...]:
+def field_names(kind: type[object]) -> tuple[str, ...]:
     return _FIELDS[kind]
 
 
@@ -141,7 +141,9 @@ _OF_TYPE: Final[Mapping[object, Callable[[Kept], Any]]] = {
     "Mapping[str, int]": _read_table,
     "Mapping[str, object]": _read_table,
 }
-_FIELDS: Final = {kind: tuple(one.name for one in fields(kind)) for kind in TABLES}
+_FIELDS: Final[Mapping[type[object], tuple[str, ...]]] = {
+    kind: tuple(one.name for one in fields(kind)) for kind in TABLES
+}
 _READERS: Final = {one.name: _OF_TYPE[one.type] for kind in TABLES for one in fields(kind)}
 
 # By the names of tables; a vhost is nothing but its name.

@@ -10,10 +10,9 @@ from typing import TypeVar
 import pytest
 
 from headrace.core.clock import Clock, Timers
-from headrace.core.topics import workers
+from headrace.core.topics import blocking_adapter
 from headrace.core.topics.async_engine import EngineReply, Then
-from headrace.core.topics.blocking_adapter import BlockingAdapter
-from headrace.core.topics.workers import EngineThreads
+from headrace.core.topics.blocking_adapter import BlockingAdapter, EngineThreads
 from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.store.topics.memory import MemoryEngine
 from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, TopicInfo, TopicSpec
@@ -206,7 +205,7 @@ def test_a_waiting_read_fails_when_the_engine_takes_no_more_calls(
 
         def read(then: Then[ReadResult]) -> None:
             desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, then)
-            monkeypatch.setattr(workers, "MAX_WAITING", 0)
+            monkeypatch.setattr(blocking_adapter, "MAX_WAITING", 0)
 
         answer = await desk.ask(read)
         assert isinstance(answer.error, EngineUnavailable)

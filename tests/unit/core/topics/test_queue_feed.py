@@ -10,9 +10,8 @@ import pytest
 from headrace.core.clock import Clock, Timers
 from headrace.core.topics import queue_feed as tails
 from headrace.core.topics.async_engine import EngineReply, Then
-from headrace.core.topics.blocking_adapter import BlockingAdapter
+from headrace.core.topics.blocking_adapter import BlockingAdapter, EngineThreads
 from headrace.core.topics.queue_feed import DatabaseTap
-from headrace.core.topics.workers import EngineThreads
 from headrace.errors import EngineUnavailable
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import EntryFields

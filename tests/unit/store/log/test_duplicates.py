@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.model.intervals import Intervals
-from headrace.store.log.duplicates import without_duplicates
 from headrace.store.log.queue_index import IndexEntry
+from headrace.store.log.recovery import without_duplicates
 
 
 def entry(first: int, stop: int, position: int) -> IndexEntry:

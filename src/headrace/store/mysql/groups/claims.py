@@ -15,7 +15,6 @@ from typing import Final
 from headrace.model.topics.claim_plan import ClaimableWork, ClaimRange, DueRetry, ExpiredRange, plan
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.bodies import BodyReader, is_message
 from headrace.store.mysql.groups import read_ahead, retries
 from headrace.store.mysql.groups.group_rows import (
     FREE,
@@ -28,7 +27,7 @@ from headrace.store.mysql.groups.group_rows import (
     split_ids,
 )
 from headrace.store.mysql.groups.read_ahead import IdsAhead
-from headrace.store.mysql.message_rows import message_of
+from headrace.store.mysql.message_rows import BodyReader, is_message, message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.topics.types import ReadResult, StoredMessage

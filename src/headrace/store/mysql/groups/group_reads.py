@@ -12,13 +12,12 @@ from headrace.cache import BoundedCache
 from headrace.errors import BrokerError
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.bodies import BodyReader, is_message
 from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
 from headrace.store.mysql.groups import claims, group_rows, read_ahead, steady_reads
 from headrace.store.mysql.groups.group_rows import ClaimedRange, Key, ReaderRows
 from headrace.store.mysql.groups.read_ahead import IdsAhead, ReadAhead
 from headrace.store.mysql.groups.steady_reads import NextIds
-from headrace.store.mysql.message_rows import message_of
+from headrace.store.mysql.message_rows import BodyReader, is_message, message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
