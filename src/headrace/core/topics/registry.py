@@ -88,8 +88,11 @@ class TopicRegistry:
         elif name not in self._tails:
             engine = self._owner_of(name)  # none yet: it is followed when it is heard of
             if isinstance(engine, BlockingAdapter):
-                self._tails[name] = self._new_tail(engine, name, is_new=is_new)
-                self._tails[name].start()
+                tail = self._tails[name] = DatabaseTap(
+                    engine, name, self.bridge, self._services.storage, self._services.timers,
+                    self.tap_token, is_new=is_new,
+                )  # fmt: skip
+                tail.start()
 
     def when_followed(self, name: str, then: Callable[[], None]) -> None:
         """When its cursor is placed: what any node appends afterwards reaches the bound queues."""
@@ -98,11 +101,6 @@ class TopicRegistry:
             then()
         else:
             tail.when_placed(then)
-
-    def _new_tail(self, engine: BlockingAdapter, name: str, *, is_new: bool) -> DatabaseTap:
-        storage, timers = self._services.storage, self._services.timers
-        token = self.tap_token
-        return DatabaseTap(engine, name, self.bridge, storage, timers, token, is_new=is_new)
 
     def _stop_tail(self, name: str) -> None:
         tail = self._tails.pop(name, None)

@@ -39,7 +39,8 @@ from headrace.store.log.segment_list import SegmentList
 
 
 class LogIndex:
-    """The queues' indexes. Whatever changes them changes the counts of the segments with them."""
+    """The queues' indexes, and LogSpace. Whatever changes them changes the counts of the segments
+    with them."""
 
     def __init__(self, queues: dict[int, QueueIndex], segments: SegmentList) -> None:
         self.queues = queues  # read by checkpoints and reads
@@ -55,7 +56,6 @@ class LogIndex:
     # -- what is there --------------------------------------------------------------------------
 
     def stored_bytes(self, queue: int) -> int:
-        """About how many bytes the queue's messages take."""
         index = self.queues.get(queue)
         return index.size if index is not None else 0
 
@@ -146,7 +146,6 @@ class LogIndex:
                 index.requeued.append((start, stop, deliveries))
 
     def delete_queue(self, queue: int) -> None:
-        """All messages of the queue are dead."""
         index = self.queues.pop(queue, None)
         if index is None:
             return
@@ -222,21 +221,18 @@ class LogIndex:
     # -- retention ------------------------------------------------------------------------------
 
     def set_retention(self, queue: int, retention: Retention | None) -> None:
-        """From now on, keep settled messages of the queue that long; None: not at all."""
         index = self._index_to_keep(queue, retention is not None)
         if index is not None:
             index.retention = retention
             self._keep(index, retention is not None or index.pinned_from is not None)
 
     def set_pin(self, queue: int, offset: int | None) -> None:
-        """From now on, keep messages from ``offset`` on, settled or not; None: unpin."""
         index = self._index_to_keep(queue, offset is not None)
         if index is not None:
             index.pinned_from = offset
             self._keep(index, offset is not None or index.retention is not None)
 
     def kept_bytes(self, queue: int) -> int:
-        """About how many bytes of settled messages are kept."""
         index = self.queues.get(queue)
         return index.kept if index is not None else 0
 

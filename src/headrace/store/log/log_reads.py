@@ -12,6 +12,7 @@ from headrace.model.readable_range import ReadableRange
 from headrace.model.record_columns import RecordColumns
 from headrace.store.api.message_log import LocatedRecords, StoredExtent
 from headrace.store.log.log_index import LogIndex
+from headrace.store.log.queue_index import QueueIndex
 from headrace.store.log.record_reader import RecordReader
 from headrace.store.log.segment_list import SegmentList
 
@@ -27,18 +28,19 @@ class CommitLogReads:
         self._segments = segments
         self.read = reader.read
 
-    def next_offset(self, queue: int) -> int:
+    def _of(self, queue: int) -> QueueIndex:
+        """Of a queue that is not known an empty one."""
         index = self._index.queues.get(queue)
-        return index.next_offset if index is not None else 0
+        return QueueIndex() if index is None else index
+
+    def next_offset(self, queue: int) -> int:
+        return self._of(queue).next_offset
 
     def floor(self, queue: int) -> int:
-        index = self._index.queues.get(queue)
-        return index.settled.floor if index is not None else 0
+        return self._of(queue).settled.floor
 
     def live(self, queue: int) -> tuple[int, int]:
-        index = self._index.queues.get(queue)
-        if index is None:
-            return 0, 0
+        index = self._of(queue)
         count = size = 0
         for entry in index.entries():
             n = index.settled.count_missing(entry.first, entry.stop)
@@ -47,25 +49,18 @@ class CommitLogReads:
         return count, size
 
     def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
-        index = self._index.queues.get(queue)
-        if index is not None:
-            for one in index.entries(start):
-                yield StoredExtent(
-                    one.first, one.stop, one.time, (one.stop - one.first) * one.weight
-                )
+        for one in self._of(queue).entries(start):
+            yield StoredExtent(one.first, one.stop, one.time, (one.stop - one.first) * one.weight)
 
     def epochs(self, queue: int) -> Epochs:
         index = self._index.queues.get(queue)
         return index.epochs if index is not None else self._index.first_epochs()
 
     def first_at(self, queue: int, time: int) -> int:
-        index = self._index.queues.get(queue)
-        return index.first_at(time) if index is not None else 0
+        return self._of(queue).first_at(time)
 
     def readable_range(self, queue: int, synced: int) -> ReadableRange:
-        index = self._index.queues.get(queue)
-        if index is None:
-            return ReadableRange(0, 0, 0)
+        index = self._of(queue)
         first = last = None
         end = index.synced_end
         for entry in index.entries():
@@ -92,9 +87,7 @@ class CommitLogReads:
 
     def locate(self, queue: int, start: int, stop: int, synced: int) -> LocatedRecords:
         located = LocatedRecords([], [], stop)
-        index = self._index.queues.get(queue)
-        if index is None:
-            return located
+        index = self._of(queue)
         found = index.columns(start, stop, MAX_RECORDS)
         count = len(found.positions)
         following = found.high_offsets[-1] if count == MAX_RECORDS else stop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import closing
 from struct import Struct
 from typing import NamedTuple
@@ -34,10 +34,18 @@ def index_name(base: int) -> str:
     return f"{base:020d}{INDEX_SUFFIX}"
 
 
-def base_of(name: str) -> int | None:
+def base_of(name: str, suffix: str = SUFFIX) -> int | None:
     """The base position in a segment's file name; None for other files."""
-    stem = name.removesuffix(SUFFIX)
-    return int(stem) if name.endswith(SUFFIX) and stem.isdigit() else None
+    stem = name.removesuffix(suffix)
+    return int(stem) if name.endswith(suffix) and stem.isdigit() else None
+
+
+def leftovers(names: Iterable[str], bases: Container[int]) -> Iterator[str]:
+    """Files that are not used: unfinished ones, and indexes without their segment."""
+    for name in names:
+        is_alone = name.endswith(INDEX_SUFFIX) and base_of(name, INDEX_SUFFIX) not in bases
+        if name.endswith(".new") or is_alone:
+            yield name
 
 
 class Segment:

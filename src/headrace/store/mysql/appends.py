@@ -34,6 +34,7 @@ UNKNOWN: Final = (
 )
 _ROW_BYTES: Final = 64  # quotes, commas and numbers of a row
 _HARMLESS: Final = re.compile(r"[\w.:;/@+*=|, -]*", re.ASCII).fullmatch
+DUPLICATE: Final = 1062  # the error of an id that is taken
 _IN_FLIGHT: Final = 2  # statements of one priority at a time
 
 
@@ -246,7 +247,7 @@ class RowWriter:
                     session.run(f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}", values)
                     number += len(part)
         except Fault as fault:
-            if not fault.is_duplicate:
+            if fault.code != DUPLICATE:
                 raise
             with session.transaction():
                 is_free = pass_rows(session, topic, priority, count)

@@ -117,8 +117,12 @@ class MySqlEngine:
                 0,
                 its.low,
                 its.stable + 1,
-                progress.time_after(session, topic.name, priority, its.low - 1, its.stable),
-                progress.last_time(session, topic.name, priority, its),
+                *(
+                    progress.time_after(
+                        session, topic.name, priority, its.low - 1, its.stable, order
+                    )
+                    for order in ("", "DESC")
+                ),
             )
             for priority, its in sorted(bounds.items())
         )

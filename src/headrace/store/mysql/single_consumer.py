@@ -79,7 +79,7 @@ def read(
     }
     late = {priority: at for priority, at in positions.items() if at > found[priority].offset}
     if late:  # logged once, not with every read
-        _move(own, late)
+        own.move(late)
     rows = _fill(own, positions, bounds, batch, bodies)
     messages = tuple(
         message_of(row, priority, 1) for priority in BY_URGENCY for row in rows[priority]
@@ -132,17 +132,6 @@ def _fill(
                 waiting[priority] = len(its)
 
 
-def _move(own: ReaderRows, positions: Mapping[Priority, int]) -> None:
-    """Forward only."""
-    with own.session.transaction():
-        for priority, position in positions.items():
-            own.session.run(
-                f"UPDATE {own.cursors} SET `offset`=GREATEST(`offset`,%s) "
-                "WHERE group_key='' AND token=%s AND queue_id=0 AND priority=%s",
-                (position, own.reader.token, priority.label),
-            )
-
-
 def _lost(topic: str, reader: ConsumerSpec) -> ClaimLost:
     return ClaimLost(
         f"the position of {reader.token!r} in topic {topic!r} was reset since this was read; "
@@ -174,9 +163,4 @@ def reset(own: ReaderRows, positions: Mapping[Priority, int]) -> None:
             "WHERE group_key='' AND token=%s AND queue_id=0",
             (own.reader.token,),
         )
-        for priority, position in positions.items():
-            own.session.run(
-                f"UPDATE {own.cursors} SET `offset`=%s "
-                "WHERE group_key='' AND token=%s AND queue_id=0 AND priority=%s",
-                (position, own.reader.token, priority.label),
-            )
+        own.reset(positions)

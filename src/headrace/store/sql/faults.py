@@ -60,10 +60,6 @@ class Fault(Exception):
         """The user may not make the change, or the server accepts none."""
         return self.code in _NO_PERMISSION or self.kind is FaultKind.READ_ONLY
 
-    @property
-    def is_duplicate(self) -> bool:
-        return self.code == 1062
-
 
 def refusal(fault: Fault, place: str, unknown: str) -> BrokerError:
     """Error for a caller. ``unknown``: what may have been done when the connection ended."""

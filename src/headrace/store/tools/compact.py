@@ -82,7 +82,11 @@ def _retain(log: CommitLog, declarations: Declarations) -> None:
 
 
 def _run(log: CommitLog, progress: Callable[[int, int], None]) -> None:
-    chosen = [one.base for one in log.segments if _is_wasteful(one)]
+    chosen = [
+        one.base
+        for one in log.segments
+        if one.live < one.total or one.live_bytes < _WORTH_IT * one.used
+    ]
     log.compactor.rule = _ChosenSegments(bases=frozenset(chosen))
     driver = LogDriver(log)
     while log.compactor.step():
@@ -92,10 +96,6 @@ def _run(log: CommitLog, progress: Callable[[int, int], None]) -> None:
     for _ in range(2):  # a segment goes when neither of the kept checkpoints needs it
         log.checkpoint()
         driver.wait_for(lambda: not log.is_writing)
-
-
-def _is_wasteful(segment: Segment) -> bool:
-    return segment.live < segment.total or segment.live_bytes < _WORTH_IT * segment.used
 
 
 def _files(journal: Path) -> tuple[int, int]:

@@ -19,11 +19,11 @@ from headrace.store.log.checkpoint_file import load_checkpoints
 from headrace.store.log.recovery import FIRST_BYTES, find_format_2, recover
 from headrace.store.log.recovery_state import SHORT, UNUSABLE, lost_in
 from headrace.store.log.segment import (
-    INDEX_SUFFIX,
     SUFFIX,
     Segment,
     SegmentRecord,
     base_of,
+    leftovers,
     segment_name,
     walk,
 )
@@ -139,7 +139,8 @@ def _check_journal(
         one = SegmentCheck(disk, base, used.get(base, 0), findings, books)
         findings.segments.append(one.run())
         step()
-    _note_leftovers(names, bases, findings)
+    for name in leftovers(names, bases):
+        findings.notes.append(f"{JOURNAL}/{name} is left over and not used")
 
 
 def _check_names(disk: RealDisk, bases: list[int], findings: Findings) -> list[int]:
@@ -186,14 +187,3 @@ def _count_orphans(findings: Findings) -> None:
             if live:
                 findings.orphans[number] = live
     findings.kept = findings.declarations.orphans(findings.orphans)
-
-
-def _note_leftovers(names: list[str], bases: list[int], findings: Findings) -> None:
-    for name in names:
-        alone = name.endswith(INDEX_SUFFIX) and base_of(_segment_of(name)) not in bases
-        if name.endswith(".new") or alone:
-            findings.notes.append(f"{JOURNAL}/{name} is left over and not used")
-
-
-def _segment_of(index: str) -> str:
-    return index.removesuffix(INDEX_SUFFIX) + SUFFIX

@@ -23,6 +23,7 @@ from headrace.store.log.segment import (
     base_of,
     index_bytes,
     index_name,
+    leftovers,
     segment_name,
     walk,
     write_index,
@@ -213,11 +214,9 @@ class _Repair:
 
     def _remove_leftovers(self, disk: RealDisk) -> Iterator[str]:
         bases = {segment.base for segment in self._findings.segments}
-        for name in list(disk.names()):
-            alone = name.endswith(".idx") and base_of(name[:-4] + ".log") not in bases
-            if name.endswith(".new") or alone:
-                disk.remove(name)
-                yield f"removed {JOURNAL}/{name}"
+        for name in list(leftovers(disk.names(), bases)):
+            disk.remove(name)
+            yield f"removed {JOURNAL}/{name}"
 
 
 def _is_nested(data: bytes, base: int, seed: int, at: int) -> bool:

@@ -32,16 +32,7 @@ class EntryFields(NamedTuple):
 
 def encode_entry(entry: Entry) -> bytes:
     """BadTopicValue when a field is too long to be kept."""
-    return encode_parts(
-        entry.body,
-        entry.token,
-        entry.key,
-        entry.tags,
-        entry.source_ip,
-        entry.message_id,
-        entry.born,
-        entry.properties,
-    )
+    return encode_parts(entry.body, *entry[2:])  # all but the priority
 
 
 def encode_entries(entries: Iterable[Entry]) -> list[bytes]:

@@ -67,7 +67,7 @@ def take(
             for priority in BY_URGENCY
         }
         late = {priority: at for priority, at in starts.items() if at > heads[priority]}
-        _move_heads(own, late)  # logged once, not with every read
+        own.move(late)  # logged once, not with every read
         work = {
             priority: ClaimableWork(
                 starts[priority],
@@ -108,7 +108,7 @@ def _past_dead_ids(
         end = last if count == len(piece) else stable
         furthest = first + max(_MAX_RANGE, len(piece)) - 1
         found.append(replace(piece, start=first, end=min(end, furthest)))
-    _move_heads(own, empty)
+    own.move(empty)
     return found
 
 
@@ -171,7 +171,7 @@ def _hand_out(
             if claimed is not None:
                 taken[piece] = claimed
     retries.remove(own, [piece for piece in new if not piece.is_fresh])
-    _move_heads(own, {one.priority: one.end for one in new if one.is_fresh})
+    own.move({one.priority: one.end for one in new if one.is_fresh})
     rows = [
         NewClaimRow(one.priority, one.start, one.end, one.attempts, own.reader.token) for one in new
     ]
@@ -198,22 +198,6 @@ def _take_over(
         rest = NewClaimRow(piece.priority, piece.end + 1, held.end, held.attempts, nacked=nacked)
         own.put([rest], free)
     return ClaimedRange(held.id, epoch, piece, nacked)
-
-
-def _move_heads(own: ReaderRows, ends: Mapping[Priority, int]) -> None:
-    if not ends:
-        return
-    values: list[object] = [
-        value for priority, end in ends.items() for value in (priority.label, end)
-    ]
-    values += [own.reader.group, *(priority.label for priority in ends)]
-    own.session.run(
-        f"UPDATE {own.cursors} SET "
-        f"claimed=CASE priority {' '.join(['WHEN %s THEN %s'] * len(ends))} END "
-        "WHERE group_key=%s AND token='' AND queue_id=0 "
-        f"AND priority IN ({','.join(['%s'] * len(ends))})",
-        values,
-    )
 
 
 def give_back(own: ReaderRows, unread: Sequence[tuple[ClaimedRange, int]]) -> None:
@@ -266,12 +250,13 @@ def read(
 
 
 def result(own: ReaderRows, messages: list[StoredMessage], held: list[ClaimedRange]) -> ReadResult:
+    keys = [(one.id, one.epoch) for one in held]
     if not messages:
         if held:  # nothing but tombstones
-            own.commit([(one.id, one.epoch) for one in held])
+            own.commit(keys)
         return ReadResult()
     messages.sort(key=lambda one: BY_URGENCY.index(one.priority))
-    return ReadResult(tuple(messages), (KIND, own.reader.group, [one.as_data() for one in held]))
+    return ReadResult(tuple(messages), (KIND, own.reader.group, keys))
 
 
 def messages_of(

@@ -50,9 +50,6 @@ class ClaimedRange:
     piece: ClaimRange
     nacked: frozenset[int] = frozenset()
 
-    def as_data(self) -> list[int]:
-        return [self.id, self.epoch]
-
 
 def parse(claim: Sequence[object], reader: ConsumerSpec) -> list[Key]:
     """Ids and epochs of the ranges; ClaimLost when it is no claim of this group."""
@@ -261,6 +258,30 @@ class ReaderRows:
             self.make_cursors(bounds)
             found = self.find_cursors()
         return found
+
+    def move(self, positions: Mapping[Priority, int]) -> None:
+        """Forward only: the last ids handed out to a group, or the position of another reader."""
+        column = "`offset`" if self.reader.group is None else "claimed"
+        self._set(positions, f"{column}=GREATEST({column},{{}})")
+
+    def reset(self, positions: Mapping[Priority, int]) -> None:
+        """Set both to these."""
+        self._set(positions, "`offset`={}")
+        self._set(positions, "claimed={}")
+
+    def _set(self, positions: Mapping[Priority, int], change: str) -> None:
+        if positions:
+            values: list[object] = []
+            for priority, position in positions.items():
+                values += [priority.label, position]
+            labels = [priority.label for priority in positions]
+            case = f"CASE priority {' '.join(['WHEN %s THEN %s'] * len(labels))} END"
+            self.session.run(
+                f"UPDATE {self.cursors} SET {change.format(case)} "
+                "WHERE group_key=%s AND token=%s AND queue_id=0 "
+                f"AND priority IN ({','.join(['%s'] * len(labels))})",
+                [*values, self.reader.group or "", self._row_token, *labels],
+            )
 
     def overtaken(self, priority: Priority, position: int, bounds: Bounds) -> int:
         """The position, or where reading goes on when retention was faster."""

@@ -212,23 +212,13 @@ def counts(session: DbConnection, topic: str) -> dict[Priority, int]:
 
 
 def time_after(
-    session: DbConnection, topic: str, priority: Priority, position: int, end: int
+    session: DbConnection, topic: str, priority: Priority, position: int, end: int, order: str = ""
 ) -> int | None:
-    """When the first message behind the position was stored."""
+    """When the first message behind the position was stored; with the order DESC, the last."""
     rows = session.rows(
         f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
         f"{tables.messages(topic, priority)} WHERE id>%s AND id<=%s AND flags=0 "
-        "ORDER BY id LIMIT 1",
+        f"ORDER BY id {order} LIMIT 1",
         (position, end),
-    )
-    return int(rows[0][0]) if rows else None
-
-
-def last_time(session: DbConnection, topic: str, priority: Priority, bounds: Bounds) -> int | None:
-    rows = session.rows(
-        f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
-        f"{tables.messages(topic, priority)} WHERE id>=%s AND id<=%s AND flags=0 "
-        "ORDER BY id DESC LIMIT 1",
-        (bounds.low, bounds.stable),
     )
     return int(rows[0][0]) if rows else None

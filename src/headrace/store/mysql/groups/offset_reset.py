@@ -101,11 +101,7 @@ def _reset_group(own: ReaderRows, positions: Mapping[Priority, int]) -> None:
                 "AND (state='retry' OR msg_id>%s)",
                 (own.reader.group, priority.label, position),
             )
-            own.session.run(
-                f"UPDATE {own.cursors} SET `offset`=%s, claimed=%s "
-                "WHERE group_key=%s AND token='' AND queue_id=0 AND priority=%s",
-                (position, position, own.reader.group, priority.label),
-            )
+        own.reset(positions)
         own.session.run(
             f"UPDATE {own.claims} SET epoch=epoch+1, lease_until_ms=0 "
             "WHERE group_id=%s AND end_id>0",
