@@ -213,7 +213,7 @@ def test_a_waiting_read_fails_when_the_engine_takes_no_more_calls(
             lambda then: desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, then)
         )
         assert isinstance(second.error, EngineUnavailable)
-        assert not desk.threaded._waits
+        assert not desk.threaded.waits
 
     run(test)
 
