@@ -105,7 +105,7 @@ class LogIndex:
         """A group of records was appended."""
         segment = self._segments.at(group.position)
         for queue, columns in group.columns.items():
-            index = self.queues.get(queue) or self._new_index(queue)
+            index = self._known_or_new(queue)
             first, count = group.first_offsets[queue], group.counts[queue]
             index.extend(columns, first, group.position, group.time)
             stop = self.grown[queue] = first + columns.next_offset
@@ -179,7 +179,7 @@ class LogIndex:
 
     def raise_next_offset(self, queue: int, offset: int) -> None:
         """Offsets below ``offset`` were used, and what is not found of them is lost."""
-        index = self.queues.get(queue) or self._new_index(queue)
+        index = self._known_or_new(queue)
         if offset > index.next_offset:
             index.raise_next_offset(offset)
 
@@ -193,6 +193,10 @@ class LogIndex:
     def first_epochs(self) -> list[tuple[int, int]]:
         """Of a new queue: another copy of this log may have given it the same name and offsets."""
         return [(self.epoch, 0)] if self.epoch else []
+
+    def _known_or_new(self, queue: int) -> QueueIndex:
+        index = self.queues.get(queue)  # false when it has no message, and nothing to be replaced
+        return self._new_index(queue) if index is None else index
 
     def _new_index(self, queue: int) -> QueueIndex:
         index = self.queues[queue] = QueueIndex()
@@ -238,7 +242,7 @@ class LogIndex:
 
     def _index_to_keep(self, queue: int, is_wanted: bool) -> QueueIndex | None:
         if is_wanted:
-            return self.queues.get(queue) or self._new_index(queue)
+            return self._known_or_new(queue)
         return self.queues.get(queue)
 
     def _keep(self, index: QueueIndex, is_wanted: bool) -> None:

@@ -58,7 +58,7 @@ class RecoveredIndex:
         for queue, first, stop in ranges:
             if not self.is_declared(queue):
                 continue
-            index = self._queues.get(queue) or QueueIndex()
+            index = self._queues.get(queue, QueueIndex())
             found.setdefault(queue, []).extend(unaccounted(index, first, stop, position))
         return [(queue, low, high) for queue in found for low, high in join_ranges(found[queue])]
 

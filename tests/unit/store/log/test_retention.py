@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.retention import Retention
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from support.faulty_disk import ForgetfulDisk
 from support.storage.log_stage import EAGER, LogStage
 
@@ -101,3 +102,47 @@ def test_without_retention_nothing_is_kept(stage: LogStage) -> None:
 
     assert kept(stage) == []
     assert sum(segment.live for segment in stage.log.segments) == 0
+
+
+def emptied() -> LogStage:
+    """A queue of which three messages were settled and are gone."""
+    stage = LogStage(ForgetfulDisk(), segment_size=1024, rule=EAGER)
+    fill(stage, 3)
+    stage.log.settle(1, range(3))
+    stage.commit()
+    return stage
+
+
+def test_offsets_of_an_empty_queue_go_on_when_it_gets_a_retention() -> None:
+    stage = emptied()
+    stage.log.space.set_retention(1, Retention(ms=10_000))
+    assert stage.log.reads.next_offset(1) == 3
+    assert stage.restart().reads.next_offset(1) == 3
+
+
+def test_offsets_of_an_empty_queue_go_on_when_it_is_pinned() -> None:
+    stage = emptied()
+    stage.log.space.set_pin(1, 3)
+    assert stage.log.reads.next_offset(1) == 3
+    assert stage.restart().reads.next_offset(1) == 3
+
+
+def test_a_prepared_group_in_an_empty_queue_is_retained_as_well() -> None:
+    stage = emptied()
+    stage.log.space.set_retention(1, Retention(ms=10_000))
+    records = stage.log.prepare()
+    records.add(
+        exchange="",
+        key="",
+        channel_number=0,
+        ttl_ms=None,
+        contents=[b"x" * 200],
+        placed=[RecordDestination(1, 0, 1)],
+        level=DurabilityLevel.FSYNC,
+    )
+    with stage.log.atomic():
+        stage.log.append_prepared(records, {1: 3})
+    stage.commit()
+    stage.log.settle(1, range(3, 4))
+    stage.compact()
+    assert kept(stage) == [b"x" * 200]

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
+from headrace.model.intervals import Intervals
 from headrace.store import disk
+from headrace.store.log.queue_index import QueueIndex
 from headrace.store.log.segment import segment_name
 from headrace.store.tools.backup import backup, restore
-from headrace.store.tools.findings import RepairAction
+from headrace.store.tools.findings import Findings, RepairAction
 from headrace.store.tools.fsck import check
 from headrace.store.tools.repair import repair
+from headrace.store.tools.segment_check import RecoveredIndex
 from unit.store.tools.test_fsck import ORDERS, contents, data, mend, open_log, put, writing
 
 __all__ = ["data"]
@@ -184,3 +187,9 @@ def test_a_broker_serves_the_rest_around_a_bad_sector(
     assert offsets >= {0, 1, 2, 6, 7, 8, 9, 10, 11}
     assert 4 not in offsets
     assert f"{file.name}: bytes" in caplog.text
+
+
+def test_settled_messages_of_an_empty_queue_are_not_lost() -> None:
+    findings = Findings()
+    findings.state.queues[1] = QueueIndex(3, Intervals(3))
+    assert RecoveredIndex(findings, []).lost([(1, 0, 5)]) == [(1, 3, 5)]
