@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
 
@@ -107,14 +108,8 @@ def _again(priority: Priority, ranges: Sequence[ExpiredRange], room: int) -> Ite
 
 def runs(numbered: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """Neighbouring ids with the same mark, as (first, last, mark)."""
-    start = end = mark = None
-    for one, its_mark in sorted(numbered):
-        if end is not None and one == end + 1 and its_mark == mark:
-            end = one
-            continue
-        if start is not None and end is not None and mark is not None:
-            yield start, end, mark
-        start = end = one
-        mark = its_mark
-    if start is not None and end is not None and mark is not None:
-        yield start, end, mark
+    # Of neighbours with the same mark the id rises as the place does.
+    places = enumerate(sorted(numbered))
+    for (_, mark), group in groupby(places, key=lambda one: (one[1][0] - one[0], one[1][1])):
+        ids = [number for _, (number, _) in group]
+        yield ids[0], ids[-1], mark

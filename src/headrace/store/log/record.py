@@ -186,6 +186,12 @@ def group_head(body: bytes, count: int, *, seed: int, time: int) -> bytes:
     )
 
 
+def empty_group(size: int, *, seed: int) -> bytes:
+    """A group of no records: it says nothing, in as many bytes as it is given."""
+    body = bytes(size - HEAD_SIZE)
+    return group_head(body, 0, seed=seed, time=0) + body
+
+
 # -- reading ------------------------------------------------------------------------------------
 
 

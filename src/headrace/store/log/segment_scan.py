@@ -159,10 +159,8 @@ class SegmentScan:
     def _fill(self, at: int, size: int) -> None:
         """An empty group, so that what is left of the write is never taken for anything."""
         self._state.torn.add(self._segment.base + at)
-        if size < r.HEAD_SIZE:
-            return
-        body = bytes(size - r.HEAD_SIZE)
-        self._write(at, r.group_head(body, 0, seed=self._segment.seed, time=0) + body)
+        if size >= r.HEAD_SIZE:
+            self._write(at, r.empty_group(size, seed=self._segment.seed))
 
     def _write(self, at: int, data: bytes) -> None:
         assert self._segment.file is not None

@@ -14,8 +14,7 @@ from headrace.store.mysql.message_rows import BodySizes
 from headrace.store.mysql.stable_ids import Bounds, Fencer, StableIds
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
-from headrace.store.sql.hosts import HostList
-from headrace.store.sql.pool import Pool
+from headrace.store.sql.pool import HostList, Pool
 from headrace.store.sql.url import MySqlSettings, parse_url
 from headrace.store.topics.types import EARLIEST, LATEST, ConsumerSpec
 

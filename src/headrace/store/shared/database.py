@@ -22,7 +22,7 @@ from headrace.model.shard_ownership import (
 from headrace.store.failpoints import failpoint
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault, FaultKind
-from headrace.store.sql.hosts import HostList
+from headrace.store.sql.pool import HostList
 from headrace.store.sql.url import MySqlSettings
 
 T = TypeVar("T")

@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
@@ -41,6 +42,7 @@ _VARIABLES: Final = (
 # Of a deleted message its key, of an inserted one its columns: not both with the statement's text.
 _LESS_TRAFFIC: Final = {"binlog_row_image": "MINIMAL", "binlog_annotate_row_events": "OFF"}
 _TIDB_ROW: Final = 6 << 20  # unless the variable says otherwise
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 MIN_MARIADB: Final = (10, 6)
 MIN_MYSQL: Final = (8, 0)
 
@@ -228,31 +230,24 @@ def _fault(error: BaseException) -> Fault:
     return Fault(code, text or "the connection is closed")
 
 
-def _no_connection(error: BaseException) -> Fault:
-    fault = _fault(error)
-    fault.before_commit()
-    return fault
-
-
 def _connect(settings: MySqlSettings, host: Host) -> tuple[type[Exception], Any]:
-    driver = settings.driver
-    if driver == "auto":
-        driver = "mysqlclient" if find_spec("MySQLdb") else "pymysql"
+    """The errors of the driver, and its connection. Both drivers have these names."""
+    is_mysqlclient = settings.driver == "mysqlclient" or (
+        settings.driver == "auto" and find_spec("MySQLdb") is not None
+    )
     try:
-        connect = _mysqlclient if driver == "mysqlclient" else _pymysql
-        return connect(settings, _common(settings, host))
+        driver = import_module("MySQLdb" if is_mysqlclient else "pymysql")
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"{error.name} is not installed: pip install 'headrace[mysql]' for PyMySQL, or "
             "mysqlclient"
         ) from None
-
-
-def _common(settings: MySqlSettings, host: Host) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "host": host[0],
         "port": host[1],
         "user": settings.user,
+        "passwd" if is_mysqlclient else "password": settings.password,
+        "db" if is_mysqlclient else "database": settings.database,
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": max(1, settings.connect_timeout // len(settings.hosts)),
@@ -261,8 +256,19 @@ def _common(settings: MySqlSettings, host: Host) -> dict[str, Any]:
         "client_flag": _FOUND_ROWS,
     }
     if settings.unix_socket:
-        found["unix_socket"] = settings.unix_socket
-    return found
+        options["unix_socket"] = settings.unix_socket
+    if settings.ssl_ca and is_mysqlclient:
+        options |= {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": settings.ssl_ca}}
+    elif settings.ssl_ca:
+        options["ssl"] = _tls(settings.ssl_ca)
+    elif not is_mysqlclient and (settings.unix_socket or host[0] in _LOCAL):
+        options["ssl_disabled"] = True  # otherwise TLS, when the server offers it
+    try:
+        return driver.MySQLError, driver.connect(**options)
+    except driver.MySQLError as error:
+        fault = _fault(error)
+        fault.before_commit()
+        raise fault from None
 
 
 @functools.cache
@@ -272,32 +278,6 @@ def _tls(ca: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:
         raise ConfigError(f"ssl_ca of the mysql:// URL cannot be read: {error}") from None
-
-
-def _pymysql(settings: MySqlSettings, options: dict[str, Any]) -> tuple[type[Exception], Any]:
-    import pymysql
-
-    if settings.ssl_ca:
-        options["ssl"] = _tls(settings.ssl_ca)
-    elif settings.unix_socket or options["host"] in ("localhost", "127.0.0.1", "::1"):
-        options["ssl_disabled"] = True  # otherwise TLS, when the server offers it
-    try:
-        raw = pymysql.connect(**options, password=settings.password, database=settings.database)
-    except pymysql.MySQLError as error:
-        raise _no_connection(error) from None
-    return pymysql.MySQLError, raw
-
-
-def _mysqlclient(settings: MySqlSettings, options: dict[str, Any]) -> tuple[type[Exception], Any]:
-    import MySQLdb
-
-    if settings.ssl_ca:
-        options |= {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": settings.ssl_ca}}
-    try:
-        raw = MySQLdb.connect(**options, passwd=settings.password, db=settings.database)
-    except MySQLdb.MySQLError as error:
-        raise _no_connection(error) from None
-    return MySQLdb.MySQLError, raw
 
 
 def _leave_no_locks(version: str) -> str:

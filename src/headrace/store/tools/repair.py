@@ -129,21 +129,18 @@ class _Repair:
         yield f"saved {len(data)} bytes in {LOST_AND_FOUND}/{copy.name}"
 
     def _fill(self, place: DamagedRange) -> Iterator[str]:
-        """A group of no records says nothing, in as many bytes as it is given."""
         if place.remedy is not RepairAction.FILL:
             return
         base = base_of(Path(place.file).name)
         assert base is not None
         path = self._path / place.file
         data = path.read_bytes()
-        body = bytes(place.size - r.HEAD_SIZE)
         seed = self._findings.state.seed(base)
         if _is_nested(data, base, seed, place.offset):
             seed = inner_seed(seed)
-        head = r.group_head(body, 0, seed=seed, time=0)
         with path.open("r+b") as file:
             file.seek(place.offset)
-            file.write(head + body)
+            file.write(r.empty_group(place.size, seed=seed))
             file.flush()
             os.fsync(file.fileno())
         yield f"made {place.size} bytes at {place.offset} of {place.file} an empty record"

@@ -19,9 +19,9 @@ from headrace.errors import BadTopicValue, BodyTooLarge, NoSuchTopic, TopicConfl
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_topic
-from headrace.model.topics.partitions import Bounds, Partition
+from headrace.model.topics.partitions import Partition
 from headrace.store.topics.groups import ProgressStore, TopicGroups
-from headrace.store.topics.reads import LoadedEntries, parts_of
+from headrace.store.topics.reads import TopicLog, parts_of
 from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
@@ -37,8 +37,9 @@ from headrace.store.topics.types import (
 MAX_BODY: Final = 16 << 20
 
 
-class LocalTopic:
-    """One topic, also the `TopicLog` of its readers. Subclasses store the messages."""
+class LocalTopic(TopicLog):
+    """One topic, also the `TopicLog` of its readers. Subclasses store the messages, and have the
+    other methods of `TopicLog`."""
 
     def __init__(self, spec: TopicSpec, uuid: str, created_at: int) -> None:
         self.spec = spec
@@ -54,24 +55,6 @@ class LocalTopic:
 
     def expire(self, retention: Retention, now: int) -> None:
         """Remove what the retention does not keep."""
-        raise NotImplementedError
-
-    def bounds(self) -> Bounds:
-        """What can be read now, by partition."""
-        raise NotImplementedError
-
-    def load(
-        self, partition: Partition, start: int, stop: int, max_bytes: int
-    ) -> tuple[list[LoadedEntries], int]:
-        """Messages of start .. stop - 1, about ``max_bytes`` of them, and where to go on."""
-        raise NotImplementedError
-
-    def offset_at(self, partition: Partition, time_ms: int) -> int:
-        """The first offset stored at that time or later; the end when there is none."""
-        raise NotImplementedError
-
-    def time_at(self, partition: Partition, offset: int) -> int | None:
-        """When the message was stored."""
         raise NotImplementedError
 
     # -- for them --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
@@ -52,20 +53,25 @@ class TopicLog(Protocol):
     """The messages of one topic, however they are kept."""
 
     @property
+    @abstractmethod
     def queues(self) -> int:
         """Partitions of each priority."""
 
+    @abstractmethod
     def bounds(self) -> Bounds:
         """What can be read now, by partition."""
 
+    @abstractmethod
     def load(
         self, partition: Partition, start: int, stop: int, max_bytes: int
     ) -> tuple[list[LoadedEntries], int]:
         """Messages of start .. stop - 1, about ``max_bytes`` of them, and where to go on."""
 
+    @abstractmethod
     def offset_at(self, partition: Partition, time_ms: int) -> int:
         """The first offset stored at that time or later; the end when there is none."""
 
+    @abstractmethod
     def time_at(self, partition: Partition, offset: int) -> int | None:
         """When the message was stored."""
 
