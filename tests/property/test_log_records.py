@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.segment import Damage, SegmentRecord, parts_of, used_length, walk
-from headrace.wire.record_layout import inner_seed, segment_seed
+from headrace.wire.record_layout import REQUEUED, SETTLED, inner_seed, segment_seed
 
 u64 = st.integers(0, 2**63)
 bases = st.integers(0, 2**40).map(lambda number: number * 8)
@@ -64,21 +64,21 @@ def test_messages_survive_the_round_trip(out: r.OutgoingMessages, base: int, tim
 @given(ranges=settled, base=bases)
 def test_settlements_survive_the_round_trip(ranges: list[tuple[int, int, int]], base: int) -> None:
     (step,) = walk(
-        r.settled_bytes(ranges, seed=segment_seed(base), time=1), base, segment_seed(base)
+        r.ranges_bytes(SETTLED, ranges, seed=segment_seed(base), time=1), base, segment_seed(base)
     )
 
     assert isinstance(step, SegmentRecord)
-    assert list(r.decode_settled(step.data, step.head, step.at)) == ranges
+    assert list(r.decode_ranges(step.data, step.head, step.at)) == ranges
 
 
 @given(ranges=returned, base=bases)
 def test_returns_survive_the_round_trip(ranges: list[tuple[int, int, int, int]], base: int) -> None:
     (step,) = walk(
-        r.requeued_bytes(ranges, seed=segment_seed(base), time=1), base, segment_seed(base)
+        r.ranges_bytes(REQUEUED, ranges, seed=segment_seed(base), time=1), base, segment_seed(base)
     )
 
     assert isinstance(step, SegmentRecord)
-    assert list(r.decode_requeued(step.data, step.head, step.at)) == ranges
+    assert list(r.decode_ranges(step.data, step.head, step.at)) == ranges
 
 
 @given(out=outgoing, base=bases, other=bases)
@@ -114,7 +114,7 @@ def test_a_group_holds_its_records_and_hides_them_from_a_walk(
 ) -> None:
     inner = inner_seed(segment_seed(base))
     records = [encoded(out, inner) for out in outs]
-    records.append(r.settled_bytes(ranges, seed=inner, time=1))
+    records.append(r.ranges_bytes(SETTLED, ranges, seed=inner, time=1))
     body = b"".join(records)
     data = r.group_head(body, len(records), seed=segment_seed(base), time=1) + body
     (step,) = walk(data, base, segment_seed(base))

@@ -11,7 +11,7 @@ from headrace.store.log.group_commit import Buffer, SegmentWrite
 from headrace.store.log.record_group import RecordGroup
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
-from headrace.wire.record_layout import inner_seed
+from headrace.wire.record_layout import REQUEUED, SETTLED, inner_seed
 
 # Seed and synced bytes of a segment -> the record for it, in pieces, and its size, which does not
 # depend on them.
@@ -122,9 +122,12 @@ class AtomicGroup:
             self.spots.append((at, size))
             at += size
         self.settled = self.notes.settled_ranges()
-        for ranges, width in ((self.settled, 24), (self.notes.requeued, 32)):
-            at += r.HEAD_SIZE + width * len(ranges) if ranges else 0
+        for kind, ranges in self._ranges():
+            at += r.ranges_size(kind, len(ranges)) if ranges else 0
         return r.check_size(at)
+
+    def _ranges(self) -> tuple[tuple[int, Sequence[tuple[int, ...]]], ...]:
+        return (SETTLED, self.settled), (REQUEUED, self.notes.requeued)
 
     def encode(self, seed: int, time: int, synced: int = 0) -> list[bytes]:
         """The record, once it is measured. The writer's thread does this: it may take long."""
@@ -135,13 +138,10 @@ class AtomicGroup:
         for out in chain(prepared, self.messages):
             parts += r.messages_parts(out, seed=inner, time=time, synced=synced)[0]
             count += 1
-        settled, requeued = self.settled, self.notes.requeued
-        if settled:
-            parts.append(r.settled_bytes(settled, seed=inner, time=time))
-            count += 1
-        if requeued:
-            parts.append(r.requeued_bytes(requeued, seed=inner, time=time))
-            count += 1
+        for kind, ranges in self._ranges():
+            if ranges:
+                parts.append(r.ranges_bytes(kind, ranges, seed=inner, time=time))
+                count += 1
         body = b"".join(parts)
         return [r.group_head(body, count, seed=seed, time=time), body]
 

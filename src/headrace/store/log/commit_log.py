@@ -38,6 +38,7 @@ from headrace.store.log.recovery import recover
 from headrace.store.log.recovery_state import RecoveryReport
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
+from headrace.wire.record_layout import REQUEUED, SETTLED
 
 SEGMENT_SIZE = 32 << 20
 CHECKPOINT_EVERY = 64 << 20  # bytes of log between checkpoints
@@ -297,22 +298,23 @@ class CommitLog:
             notes.settled, notes.joined = {}, []
             ranges = [one for one in settled if one[0] in self.index.queues]  # others are deleted
             if ranges:
-                self._append_notes(partial(r.settled_bytes, ranges), r.settled_size(ranges))
+                self._append_notes(SETTLED, ranges)
                 self._settle_in_index(ranges)
         if notes.requeued:
             requeued = [one for one in notes.requeued if one[0] in self.index.queues]
             notes.requeued = []
             if requeued:
-                self._append_notes(partial(r.requeued_bytes, requeued), r.requeued_size(requeued))
+                self._append_notes(REQUEUED, requeued)
                 self.index.requeue(requeued)
 
-    def _append_notes(self, encode: Callable[..., bytes], size: int) -> None:
-        time = self._time()
+    def _append_notes(self, kind: int, ranges: Sequence[tuple[int, ...]]) -> None:
+        time, size = self._time(), r.ranges_size(kind, len(ranges))
+        encode = partial(r.ranges_bytes, kind, ranges, time=time)
 
         def record(seed: int, synced: int) -> tuple[list[Buffer], int]:
             if size > ENCODE_AT_ONCE:
-                return [lambda: [encode(seed=seed, time=time, synced=synced)]], size
-            return [encode(seed=seed, time=time, synced=synced)], size
+                return [lambda: [encode(seed=seed, synced=synced)]], size
+            return [encode(seed=seed, synced=synced)], size
 
         position, size = self._hot.append(record)
         self.end = position + size

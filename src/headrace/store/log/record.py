@@ -26,8 +26,7 @@ HEAD_SIZE: Final = RECORD_HEAD_SIZE
 
 _AFTER_CRC = Struct("<IIBBHIIQ")
 _CRC = Struct("<I")
-_SETTLED = Struct("<QQQ")
-_REQUEUED = Struct("<QQQQ")
+_RANGES = {SETTLED: Struct("<QQQ"), REQUEUED: Struct("<QQQQ")}
 ALIGN = 8
 AT_ONCE = 4096  # sums of messages between which the writer's thread lets others run
 assert array("I").itemsize == 4 and array("Q").itemsize == 8
@@ -141,36 +140,18 @@ def _route(out: OutgoingMessages) -> bytes:
     )
 
 
-def _numbers(ranges: Sequence[tuple[int, ...]]) -> bytes:
-    return array("Q", chain.from_iterable(ranges)).tobytes()
+def ranges_size(kind: int, count: int) -> int:
+    """The size of the record that ranges_bytes() makes."""
+    return HEAD_SIZE + _RANGES[kind].size * count
 
 
-def settled_size(ranges: Sequence[tuple[int, int, int]]) -> int:
-    return HEAD_SIZE + _SETTLED.size * len(ranges)
-
-
-def requeued_size(ranges: Sequence[tuple[int, int, int, int]]) -> int:
-    return HEAD_SIZE + _REQUEUED.size * len(ranges)
-
-
-def settled_bytes(
-    ranges: Sequence[tuple[int, int, int]], *, seed: int, time: int, synced: int = 0
+def ranges_bytes(
+    kind: int, ranges: Sequence[tuple[int, ...]], *, seed: int, time: int, synced: int = 0
 ) -> bytes:
-    """A SETTLED record: (queue, first, stop) each."""
-    head = _numbers(ranges)
+    """A SETTLED record: (queue, first, stop) each; a REQUEUED one: and deliveries."""
+    head = array("Q", chain.from_iterable(ranges)).tobytes()
     size = HEAD_SIZE + len(head)
-    count = len(ranges)
-    return _seal(SETTLED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)
-
-
-def requeued_bytes(
-    ranges: Sequence[tuple[int, int, int, int]], *, seed: int, time: int, synced: int = 0
-) -> bytes:
-    """A REQUEUED record: (queue, first, stop, deliveries) each."""
-    head = _numbers(ranges)
-    size = HEAD_SIZE + len(head)
-    count = len(ranges)
-    return _seal(REQUEUED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)
+    return _seal(kind, head, size=size, seed=seed, count=len(ranges), time=time, body_crc=synced)
 
 
 def group_head(body: bytes, count: int, *, seed: int, time: int) -> bytes:
@@ -262,16 +243,10 @@ def contents_of(
         at += length
 
 
-def decode_settled(
-    data: bytes, head: RecordHead, offset: int = 0
-) -> Iterator[tuple[int, int, int]]:
-    return _SETTLED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
-
-
-def decode_requeued(
-    data: bytes, head: RecordHead, offset: int = 0
-) -> Iterator[tuple[int, int, int, int]]:
-    return _REQUEUED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
+def decode_ranges(data: bytes, head: RecordHead, offset: int = 0) -> Iterator[tuple[int, ...]]:
+    """Of a SETTLED or REQUEUED record."""
+    body = data[offset + HEAD_SIZE : offset + head.head_size]
+    return _RANGES[head.kind].iter_unpack(body)
 
 
 def group_is_good(data: bytes, head: RecordHead, offset: int = 0) -> bool:

@@ -214,12 +214,12 @@ class SegmentScan:
 def _apply(part: SegmentRecord, state: RecoveredState) -> None:
     """Acknowledgements and returns; messages are entered through the index."""
     if part.head.kind == SETTLED:
-        for queue, first, stop in r.decode_settled(part.data, part.head, part.at):
+        for queue, first, stop in r.decode_ranges(part.data, part.head, part.at):
             index = state.queues.setdefault(queue, QueueIndex())
             index.settled.add(first, stop)
             index.next_offset = max(index.next_offset, stop)
     elif part.head.kind == REQUEUED:
-        for queue, first, stop, count in r.decode_requeued(part.data, part.head, part.at):
+        for queue, first, stop, count in r.decode_ranges(part.data, part.head, part.at):
             index = state.queues.setdefault(queue, QueueIndex())
             index.requeued.append((first, stop, count))
             index.next_offset = max(index.next_offset, stop)

@@ -66,8 +66,8 @@ def test_acks_of_a_deleted_queue_are_not_written() -> None:
         one for one in walk(data, segment.base, segment.seed) if isinstance(one, SegmentRecord)
     ]
     _, settled, requeued = records
-    assert list(r.decode_settled(data, settled.head, settled.at)) == [(2, 0, 1)]
-    assert list(r.decode_requeued(data, requeued.head, requeued.at)) == [(2, 1, 2, 1)]
+    assert list(r.decode_ranges(data, settled.head, settled.at)) == [(2, 0, 1)]
+    assert list(r.decode_ranges(data, requeued.head, requeued.at)) == [(2, 1, 2, 1)]
 
 
 def test_settled_one_by_one_in_order_they_wait_as_one_range() -> None:

@@ -7,7 +7,7 @@ import pytest
 from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.segment import walk
-from headrace.wire.record_layout import inner_seed, segment_seed
+from headrace.wire.record_layout import REQUEUED, SETTLED, inner_seed, segment_seed
 
 BASE = 1 << 20
 SEED = segment_seed(BASE)
@@ -29,8 +29,8 @@ def messages(seed: int = SEED) -> bytes:
 
 RECORDS = {
     "messages": messages(),
-    "settled": r.settled_bytes([(1, 2, 3), (4, 5, 6)], seed=SEED, time=1),
-    "returned": r.requeued_bytes([(1, 2, 3, 4)], seed=SEED, time=1),
+    "settled": r.ranges_bytes(SETTLED, [(1, 2, 3), (4, 5, 6)], seed=SEED, time=1),
+    "returned": r.ranges_bytes(REQUEUED, [(1, 2, 3, 4)], seed=SEED, time=1),
     "group": r.group_head(messages(INNER), 1, seed=SEED, time=1) + messages(INNER),
 }
 every = pytest.mark.parametrize("data", RECORDS.values(), ids=RECORDS)

@@ -13,11 +13,11 @@ from headrace.store.log.segment import (
     used_length,
     walk,
 )
-from headrace.wire.record_layout import segment_seed
+from headrace.wire.record_layout import SETTLED, segment_seed
 
 BASE = 4096
 SEED = segment_seed(BASE)
-ONE = r.settled_bytes([(1, 0, 1)], seed=SEED, time=1)
+ONE = r.ranges_bytes(SETTLED, [(1, 0, 1)], seed=SEED, time=1)
 SIZE = len(ONE)
 
 
