@@ -16,7 +16,7 @@ from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
 from headrace.store.log.appender import Appender
 from headrace.store.log.log_index import LogIndex
-from headrace.store.log.queue_index import IndexEntry, entry_weight
+from headrace.store.log.queue_index import IndexEntry, QueueEntry, entry_weight
 from headrace.store.log.record_reader import RecordReader
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
@@ -44,7 +44,7 @@ class SegmentMove:
     """One segment on its way out."""
 
     segment: Segment
-    records: Iterator[tuple[int, list[tuple[int, IndexEntry]]]]
+    records: Iterator[tuple[int, list[QueueEntry]]]
     entries: dict[int, list[IndexEntry]] = field(
         default_factory=dict
     )  # by queue: where they are now
@@ -102,9 +102,9 @@ class Compactor:
         fitting = [one for one in self._idle() if rule.fits(one)]
         return min(fitting, key=lambda one: one.live_bytes, default=None)
 
-    def _records_in(self, segment: Segment) -> Iterator[tuple[int, list[tuple[int, IndexEntry]]]]:
+    def _records_in(self, segment: Segment) -> Iterator[tuple[int, list[QueueEntry]]]:
         """Positions of records that are still needed, and in which queues they are."""
-        holders: dict[int, list[tuple[int, IndexEntry]]] = {}
+        holders: dict[int, list[QueueEntry]] = {}
         for queue, entry in self._index.entries_in(segment):
             holders.setdefault(entry.position, []).append((queue, entry))
         return iter(sorted(holders.items()))
@@ -127,9 +127,7 @@ class Compactor:
         failpoint("compaction.copied")
         self._commit(lambda: self._swap(move))
 
-    def _copy_record(
-        self, move: SegmentMove, position: int, holders: list[tuple[int, IndexEntry]]
-    ) -> int:
+    def _copy_record(self, move: SegmentMove, position: int, holders: list[QueueEntry]) -> int:
         messages, contents = self._reader.read_record(position)
         copied = 0
         self._report_damage(position, holders, contents)
@@ -153,7 +151,7 @@ class Compactor:
             copied += sum(map(len, out.contents))
         return copied
 
-    def _append(self, out: r.OutgoingMessages, time: int) -> list[tuple[int, IndexEntry]]:
+    def _append(self, out: r.OutgoingMessages, time: int) -> list[QueueEntry]:
         """Copy messages to the cold segment; they count from the swap on."""
         position, size = self.cold.append(
             lambda seed, synced: r.messages_parts(out, seed=seed, time=time, synced=synced)
@@ -165,7 +163,7 @@ class Compactor:
         ]
 
     def _report_damage(
-        self, position: int, holders: list[tuple[int, IndexEntry]], contents: list[bytes | None]
+        self, position: int, holders: list[QueueEntry], contents: list[bytes | None]
     ) -> None:
         """What cannot be read cannot be moved: it is lost here, so it is reported here."""
         for queue, entry in holders:
@@ -180,8 +178,8 @@ class Compactor:
                 self._reader.report_damage(queue, join_ranges(lost), why)
 
     def _alive(
-        self, holders: list[tuple[int, IndexEntry]], contents: list[bytes | None]
-    ) -> Iterator[tuple[int, int, list[tuple[int, IndexEntry]]]]:
+        self, holders: list[QueueEntry], contents: list[bytes | None]
+    ) -> Iterator[tuple[int, int, list[QueueEntry]]]:
         """Stretches of a record's messages that are whole, and alive in the same queues."""
         count = len(contents)
         if len(holders) == 1 and None not in contents:
@@ -190,7 +188,7 @@ class Compactor:
             for first, stop in self._index.kept(queue, entry.first, entry.stop):
                 yield first - entry.first, stop - entry.first, holders
             return
-        previous: list[tuple[int, IndexEntry]] = []
+        previous: list[QueueEntry] = []
         start = 0
         for number in range(count + 1):
             queues = [

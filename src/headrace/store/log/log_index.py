@@ -32,7 +32,7 @@ from headrace.model.intervals import Intervals
 from headrace.model.log_epochs import current_epoch, with_epoch
 from headrace.model.retention import Retention
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
+from headrace.store.log.queue_index import IndexEntry, QueueEntry, QueueIndex, entry_weight
 from headrace.store.log.record_group import RecordGroup
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
@@ -73,7 +73,7 @@ class LogIndex:
         index = self.queues.get(queue)
         return index.gone.missing(first, stop) if index is not None else ()
 
-    def entries_in(self, segment: Segment) -> list[tuple[int, IndexEntry]]:
+    def entries_in(self, segment: Segment) -> list[QueueEntry]:
         """(queue, entry) of the segment's records that are still needed."""
         return [
             (number, entry)

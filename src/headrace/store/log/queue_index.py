@@ -26,6 +26,9 @@ class IndexEntry(NamedTuple):
     time: int
 
 
+QueueEntry = tuple[int, IndexEntry]  # the number of its queue, and the entry
+
+
 def entry_weight(size: int, count: int, destinations: int) -> int:
     """A message's share of its record, per queue that has it.
 

@@ -16,7 +16,7 @@ from headrace.model.intervals import Intervals
 from headrace.store.disk import Disk
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint_file import Checkpoint, load_checkpoints
-from headrace.store.log.queue_index import IndexEntry, QueueIndex
+from headrace.store.log.queue_index import IndexEntry, QueueEntry, QueueIndex
 from headrace.store.log.recovery_state import (
     MISSING,
     SHORT,
@@ -62,7 +62,7 @@ def recover(disk: Disk, format_2_from: int | None = 0) -> RecoveredState:
     bases = _bases(disk)
     report.is_empty = not bases and not checkpoint.sequence
     state.has_missing = not checkpoint.segments.keys() <= set(bases)
-    pending: list[tuple[int, IndexEntry]] = []
+    pending: list[QueueEntry] = []
     if not checkpoint.sequence and state.format_2_from is not None:
         _report_short(disk, bases, state)  # nothing lists what must be there
     for base in sorted({*bases, *checkpoint.segments}):
@@ -87,7 +87,7 @@ def _report_short(disk: Disk, bases: list[int], state: RecoveredState) -> None:
 
 def _read_segment(
     disk: Disk, base: int, checkpoint: Checkpoint, state: RecoveredState
-) -> list[tuple[int, IndexEntry]]:
+) -> list[QueueEntry]:
     """Open a segment; what it adds to the index."""
     listed = checkpoint.segments.get(base, 0)
     try:
@@ -122,7 +122,7 @@ def _read_segment(
     return entries
 
 
-def _enter(found: list[tuple[int, IndexEntry]], state: RecoveredState) -> None:
+def _enter(found: list[QueueEntry], state: RecoveredState) -> None:
     """Index the records. A crash during compaction leaves messages twice."""
     bases = [segment.base for segment in state.segments]
 
@@ -218,8 +218,8 @@ Sound = Callable[[IndexEntry], list[bool]]  # per message of the record: can it 
 
 
 def without_duplicates(
-    found: list[tuple[int, IndexEntry]], settled: Callable[[int], Intervals], sound: Sound
-) -> Iterator[tuple[int, IndexEntry]]:
+    found: list[QueueEntry], settled: Callable[[int], Intervals], sound: Sound
+) -> Iterator[QueueEntry]:
     """Entries of all queues, in order, no two of them with the same offset of a queue.
 
     A crash can keep compaction from finishing. Copies of different attempts can overlap, and some

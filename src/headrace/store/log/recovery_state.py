@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.model.intervals import join_ranges
-from headrace.store.log.queue_index import IndexEntry, QueueIndex
+from headrace.store.log.queue_index import QueueEntry, QueueIndex
 from headrace.store.log.segment import Segment
 from headrace.wire.record_layout import segment_seed
 
@@ -29,7 +29,7 @@ class LostRange(NamedTuple):
     offset: int  # in the segment
     size: int
     what: str
-    entries: list[tuple[int, IndexEntry]] | None = None  # what was there, if an index says it
+    entries: list[QueueEntry] | None = None  # what was there, if an index says it
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from zlib import crc32
 from headrace.store.disk import Disk, File, read_skipping_errors, temporary_name
 from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import IndexEntry
+from headrace.store.log.queue_index import IndexEntry, QueueEntry
 from headrace.wire.record_layout import GROUP, inner_seed, segment_seed
 
 logger = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ def parts_of(found: SegmentRecord) -> Iterator[SegmentRecord]:
 # -- index files --------------------------------------------------------------------------------
 
 
-def index_bytes(entries: list[tuple[int, IndexEntry]], used: int) -> bytes:
+def index_bytes(entries: list[QueueEntry], used: int) -> bytes:
     """The index of a sealed segment."""
     body = b"".join(
         [
@@ -196,7 +196,7 @@ def index_bytes(entries: list[tuple[int, IndexEntry]], used: int) -> bytes:
     return _INDEX_MAGIC + crc32(rest).to_bytes(4, "little") + rest
 
 
-def read_index(disk: Disk, segment: Segment) -> list[tuple[int, IndexEntry]] | None:
+def read_index(disk: Disk, segment: Segment) -> list[QueueEntry] | None:
     """The index of a sealed segment; None when it is missing or damaged: it can be made again."""
     try:
         with closing(disk.open(index_name(segment.base))) as file:

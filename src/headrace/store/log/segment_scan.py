@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
+from headrace.store.log.queue_index import IndexEntry, QueueEntry, QueueIndex, entry_weight
 from headrace.store.log.recovery_state import FOREIGN, LostRange, RecoveredState
 from headrace.store.log.segment import Damage, Segment, SegmentRecord, parts_of, used_length, walk
 from headrace.wire.record_layout import GROUP, MESSAGES, REQUEUED, SETTLED
@@ -32,7 +32,7 @@ class SegmentScan:
         *,
         listed: int,
         is_whole: bool,
-        known: list[tuple[int, IndexEntry]] | None,
+        known: list[QueueEntry] | None,
     ) -> None:
         """``known`` is what an index says of it."""
         self._segment = segment
@@ -48,12 +48,12 @@ class SegmentScan:
         is_older = state.format_2_from is None or used_length(self._data) <= listed
         self._is_whole = is_whole and is_older
         self.is_rubbish = False  # there is something, and no record in it
-        self._entries: list[tuple[int, IndexEntry]] = []
+        self._entries: list[QueueEntry] = []
         self._used = 0
         self._unsure: deque[SegmentRecord] = deque()  # messages that no sync is known to cover
         self._gaps: list[Damage | SegmentRecord] = []  # no records; groups that are not whole
 
-    def run(self) -> list[tuple[int, IndexEntry]]:
+    def run(self) -> list[QueueEntry]:
         """What the segment adds to the index."""
         segment, report = self._segment, self._state.report
         report.scanned_bytes += len(self._data)
@@ -225,7 +225,7 @@ def _apply(part: SegmentRecord, state: RecoveredState) -> None:
             index.next_offset = max(index.next_offset, stop)
 
 
-def entries_of(part: SegmentRecord) -> Iterator[tuple[int, IndexEntry]]:
+def entries_of(part: SegmentRecord) -> Iterator[QueueEntry]:
     """What a record adds to the index, per queue."""
     if part.head.kind != MESSAGES:
         return

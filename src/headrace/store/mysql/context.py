@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -11,7 +11,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
 from headrace.store.mysql.message_rows import BodySizes
-from headrace.store.mysql.stable_ids import Bounds, Fencer, StableIds
+from headrace.store.mysql.stable_ids import Bounds, Fencer, StableIds, TopicBounds
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
 from headrace.store.sql.pool import HostList, Pool
@@ -90,7 +90,7 @@ class MySqlContext:
     def read(
         self,
         topic: str,
-        work: Callable[[DbConnection, Mapping[Priority, Bounds]], T],
+        work: Callable[[DbConnection, TopicBounds], T],
         *,
         unknown: str = "it may have been done",
         repeatable: bool = True,

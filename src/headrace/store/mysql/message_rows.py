@@ -10,13 +10,13 @@ import threading
 import time
 import zlib
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from headrace.errors import BadTopicValue, BodyTooLarge
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.model.topics.source_address import address_text, packed_address
-from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.connection import DbConnection, Row
 from headrace.store.topics.types import Entry, StoredMessage
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def _props(entry: Entry) -> bytes | None:
     return packed
 
 
-def message_of(row: tuple[Any, ...], priority: Priority, attempts: int) -> StoredMessage:
+def message_of(row: Row, priority: Priority, attempts: int) -> StoredMessage:
     """The message of a row of SELECTED."""
     number, body, address, token, key, queue, _flags, props, time_ms = row
     found = json.loads(props) if props else {}
@@ -137,10 +137,10 @@ class BodyReader:
         return self.left <= 0
 
     def after(self, session: DbConnection, table: str, position: int, end: int, limit: int) -> (
-        list[tuple[Any, ...]]
+        list[Row]
     ):  # fmt: skip
         """At most ``limit`` messages with ids above ``position`` up to ``end``."""
-        found: list[tuple[Any, ...]] = []
+        found: list[Row] = []
         while len(found) < limit and not self.is_full:
             ask = min(limit - len(found), self._sizes.rows(table, self.left))
             rows = session.rows(
@@ -157,9 +157,9 @@ class BodyReader:
 
     def range(
         self, session: DbConnection, table: str, start: int, end: int
-    ) -> tuple[list[tuple[Any, ...]], int]:
+    ) -> tuple[list[Row], int]:
         """The rows of a range, tombstones included, and the id up to which it was read."""
-        found: list[tuple[Any, ...]] = []
+        found: list[Row] = []
         while start <= end and not self.is_full:
             last = min(end, start + self._sizes.rows(table, self.left) - 1)
             rows = self._complete(session, table, start, last)
@@ -168,9 +168,7 @@ class BodyReader:
             start = last + 1
         return found, start - 1
 
-    def _complete(
-        self, session: DbConnection, table: str, start: int, last: int
-    ) -> list[tuple[Any, ...]]:
+    def _complete(self, session: DbConnection, table: str, start: int, last: int) -> list[Row]:
         """Every id up to the stable one has a row, unless it was deleted by hand."""
         sql = f"SELECT {SELECTED} FROM {table} WHERE id BETWEEN %s AND %s ORDER BY id"
         rows = session.rows(sql, (start, last))
@@ -184,12 +182,12 @@ class BodyReader:
             )  # fmt: skip
         return rows
 
-    def _count(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+    def _count(self, table: str, rows: list[Row]) -> None:
         sizes = [len(row[_BODY]) for row in rows if row[_FLAGS] != TOMBSTONE]
         if sizes:
             self._sizes.saw(table, max(sizes))
             self.left -= sum(sizes)
 
 
-def is_message(row: tuple[Any, ...]) -> bool:
+def is_message(row: Row) -> bool:
     return bool(row[_FLAGS] != TOMBSTONE)

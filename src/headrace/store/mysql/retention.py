@@ -6,7 +6,6 @@ In batches of DELETE, or by dropping whole partitions of topics that have them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Final
 
 from headrace.model.retention import Retention, RetentionChunk, over_limit, pairs, removable_to
@@ -15,7 +14,7 @@ from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.groups import offset_reset
 from headrace.store.mysql.groups.group_rows import FREE
-from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.stable_ids import Bounds, TopicBounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault, FaultKind
@@ -36,11 +35,7 @@ class ByteCounts:
         self._chunks: dict[tuple[str, Priority], list[RetentionChunk]] = {}
 
     def over(
-        self,
-        session: DbConnection,
-        topic: CatalogTopic,
-        bounds: Mapping[Priority, Bounds],
-        limit: int,
+        self, session: DbConnection, topic: CatalogTopic, bounds: TopicBounds, limit: int
     ) -> dict[Priority, int]:
         """Up to which id each priority must go."""
         found = {
@@ -80,10 +75,7 @@ def _count(
 
 
 def apply(
-    session: DbConnection,
-    topic: CatalogTopic,
-    bounds: Mapping[Priority, Bounds],
-    counts: ByteCounts,
+    session: DbConnection, topic: CatalogTopic, bounds: TopicBounds, counts: ByteCounts
 ) -> None:
     """Remove what the policy gives up."""
     retention = topic.retention
@@ -107,7 +99,7 @@ def apply(
 def _policy(
     session: DbConnection,
     topic: CatalogTopic,
-    bounds: Mapping[Priority, Bounds],
+    bounds: TopicBounds,
     counts: ByteCounts,
     retention: Retention,
 ) -> dict[Priority, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named, shares
@@ -11,8 +11,8 @@ from headrace.store.mysql import tables
 from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
 from headrace.store.mysql.groups.group_rows import ReaderRows
 from headrace.store.mysql.message_rows import BodyReader, message_of
-from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.sql.connection import DbConnection
+from headrace.store.mysql.stable_ids import TopicBounds
+from headrace.store.sql.connection import DbConnection, Row
 from headrace.store.topics.types import ConsumerSpec, ReadResult
 
 KIND: Final = "alone"
@@ -25,7 +25,7 @@ class SingleReads:
         self._context = context
 
     def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
-        def work(session: DbConnection, bounds: Mapping[Priority, Bounds]) -> ReadResult:
+        def work(session: DbConnection, bounds: TopicBounds) -> ReadResult:
             own = ReaderRows(session, topic, reader)
             return read(own, bounds, limit, BodyReader(self._context.body_sizes))
 
@@ -68,9 +68,7 @@ class SingleReads:
             raise _lost(topic, reader)
 
 
-def read(
-    own: ReaderRows, bounds: Mapping[Priority, Bounds], batch: int, bodies: BodyReader
-) -> ReadResult:
+def read(own: ReaderRows, bounds: TopicBounds, batch: int, bodies: BodyReader) -> ReadResult:
     """The next messages; the position stays until they are committed."""
     found = own.find_or_make_cursors(bounds)
     positions = {
@@ -104,12 +102,12 @@ def read(
 def _fill(
     own: ReaderRows,
     positions: Mapping[Priority, int],
-    bounds: Mapping[Priority, Bounds],
+    bounds: TopicBounds,
     room: int,
     bodies: BodyReader,
-) -> dict[Priority, list[tuple[Any, ...]]]:
+) -> dict[Priority, list[Row]]:
     """Rows of each priority. One with tombstones has fewer than it seems: others get more then."""
-    rows: dict[Priority, list[tuple[Any, ...]]] = {priority: [] for priority in BY_URGENCY}
+    rows: dict[Priority, list[Row]] = {priority: [] for priority in BY_URGENCY}
     waiting = {
         priority: max(0, bounds[priority].stable - positions[priority]) for priority in BY_URGENCY
     }

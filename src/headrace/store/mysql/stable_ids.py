@@ -55,6 +55,9 @@ class Bounds:
     low: int
 
 
+TopicBounds = Mapping[Priority, Bounds]
+
+
 @dataclass(frozen=True, slots=True)
 class HoleScan:
     """What one look behind the stable id has shown."""

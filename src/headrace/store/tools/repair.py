@@ -17,7 +17,7 @@ from headrace.store.data_directory import FORMAT_FILE, JOURNAL, write_format
 from headrace.store.disk import RealDisk, read_skipping_errors, temporary_name, write_file
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint_file import Checkpoint, checkpoint_bytes, write_checkpoint
-from headrace.store.log.queue_index import IndexEntry, QueueIndex
+from headrace.store.log.queue_index import QueueEntry, QueueIndex
 from headrace.store.log.segment import (
     SegmentRecord,
     base_of,
@@ -200,7 +200,7 @@ class _Repair:
                 disk.remove(name)
             return
         low, high = segment.base, segment.base + segment.used
-        entries: list[tuple[int, IndexEntry]] = [
+        entries: list[QueueEntry] = [
             (number, entry)
             for number, index in self._findings.state.queues.items()
             for entry in index.entries()

@@ -10,7 +10,7 @@ from headrace.model.intervals import join_ranges
 from headrace.store.data_directory import JOURNAL
 from headrace.store.disk import Disk
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import IndexEntry, QueueIndex
+from headrace.store.log.queue_index import IndexEntry, QueueEntry, QueueIndex
 from headrace.store.log.recovery_state import LostRange, Range, lost_in, unaccounted
 from headrace.store.log.segment import (
     Damage,
@@ -81,7 +81,7 @@ class SegmentCheck:
         for low, high in segment.unreadable:
             what = "the disk cannot read it"
             findings.add(self._name, what, RepairAction.COPY, low, high - low)
-        self._entries: set[tuple[int, IndexEntry]] = set()  # as the records say
+        self._entries: set[QueueEntry] = set()  # as the records say
         self._index_used = 0
         self._index = self._read_index()
 
@@ -144,11 +144,7 @@ class SegmentCheck:
                 self._check_content(part, number, (start, stop - start), entries)
 
     def _check_content(
-        self,
-        part: SegmentRecord,
-        number: int,
-        where: tuple[int, int],
-        entries: list[tuple[int, IndexEntry]],
+        self, part: SegmentRecord, number: int, where: tuple[int, int], entries: list[QueueEntry]
     ) -> None:
         holders = [
             (queue, one.first + number, one.first + number + 1)
@@ -196,7 +192,7 @@ class SegmentCheck:
 
     # -- index ----------------------------------------------------------------------------------
 
-    def _read_index(self) -> list[tuple[int, IndexEntry]] | None:
+    def _read_index(self) -> list[QueueEntry] | None:
         if index_name(self._base) not in self._disk.names():
             return None
         segment = Segment(self._base, len(self._data))
@@ -241,7 +237,7 @@ class SegmentCheck:
         self._findings.add(name, what, RepairAction.RENEW, size=size)
 
 
-def _ranges(entries: Iterable[tuple[int, IndexEntry]]) -> Iterator[Range]:
+def _ranges(entries: Iterable[QueueEntry]) -> Iterator[Range]:
     for queue, entry in entries:
         yield queue, entry.first, entry.stop
 

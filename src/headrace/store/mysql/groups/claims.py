@@ -7,7 +7,7 @@ were given with, and their lease is not over: a member that was too slow is refu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -28,7 +28,7 @@ from headrace.store.mysql.groups.group_rows import (
 )
 from headrace.store.mysql.groups.read_ahead import IdsAhead
 from headrace.store.mysql.message_rows import BodyReader, is_message, message_of
-from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.stable_ids import TopicBounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.topics.types import ReadResult, StoredMessage
 
@@ -42,7 +42,7 @@ _MAX_RANGE: Final = 10_000  # ids of a range with dead ones between its messages
 
 def take(
     own: ReaderRows,
-    bounds: Mapping[Priority, Bounds],
+    bounds: TopicBounds,
     room: int,
     acks: Sequence[Key] = (),
     *,
@@ -85,7 +85,7 @@ def take(
 
 
 def _past_dead_ids(
-    own: ReaderRows, bounds: Mapping[Priority, Bounds], pieces: Sequence[ClaimRange]
+    own: ReaderRows, bounds: TopicBounds, pieces: Sequence[ClaimRange]
 ) -> list[ClaimRange]:
     """The same with as many messages as there were ids in what is handed out for the first
     time, beginning with a message; there may be any number of tombstones before it."""
@@ -224,7 +224,7 @@ _ROUNDS: Final = 8  # of claims for one read, when tombstones have made the firs
 
 def read(
     own: ReaderRows,
-    bounds: Mapping[Priority, Bounds],
+    bounds: TopicBounds,
     batch: int,
     bodies: BodyReader,
     acks: list[Key],

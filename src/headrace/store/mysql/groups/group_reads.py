@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -18,7 +18,7 @@ from headrace.store.mysql.groups.group_rows import ClaimedRange, Key, ReaderRows
 from headrace.store.mysql.groups.read_ahead import IdsAhead, ReadAhead
 from headrace.store.mysql.groups.steady_reads import NextIds
 from headrace.store.mysql.message_rows import BodyReader, is_message, message_of
-from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.stable_ids import TopicBounds
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
 from headrace.store.topics.types import ConsumerSpec, ReadResult, StoredMessage
@@ -58,7 +58,7 @@ class GroupReads:
             bodies = BodyReader(self._context.body_sizes)
             held: list[ClaimedRange] = []
             messages: list[StoredMessage] = []
-            bounds: Mapping[Priority, Bounds] | None = None
+            bounds: TopicBounds | None = None
             released: IdsAhead | None = None
             steady: tuple[ClaimedRange, bool] | IdsAhead | ReadResult | None
             steady = self._ahead.take(member)

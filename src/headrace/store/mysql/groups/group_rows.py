@@ -11,15 +11,15 @@ import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.claim_plan import ClaimRange
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.stable_ids import Bounds, TopicBounds
 from headrace.store.mysql.tables import NOW
-from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.connection import DbConnection, Row
 from headrace.store.topics.types import LATEST, ConsumerSpec
 
 logger = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ class ReaderRows:
             if count != len(ranges):
                 raise self.lost()
 
-    def locked(self, ranges: Sequence[Key]) -> list[tuple[Any, ...]]:
+    def locked(self, ranges: Sequence[Key]) -> list[Row]:
         """The rows of a claim, kept from others until the transaction ends; ClaimLost."""
         rows = self.session.rows(
             f"SELECT id,priority,start_id,end_id,attempts,nacked FROM {self.claims} "
@@ -236,7 +236,7 @@ class ReaderRows:
         )
         return {priority_named(label): GroupCursor(*numbers) for label, *numbers in rows}
 
-    def make_cursors(self, bounds: Mapping[Priority, Bounds]) -> None:
+    def make_cursors(self, bounds: TopicBounds) -> None:
         """The rows of a new reader; those that are there stay as they are."""
         values: list[object] = []
         for priority in BY_URGENCY:
@@ -250,9 +250,7 @@ class ReaderRows:
             values,
         )
 
-    def find_or_make_cursors(
-        self, bounds: Mapping[Priority, Bounds]
-    ) -> dict[Priority, GroupCursor]:
+    def find_or_make_cursors(self, bounds: TopicBounds) -> dict[Priority, GroupCursor]:
         found = self.find_cursors()
         if len(found) < len(BY_URGENCY):
             self.make_cursors(bounds)

@@ -11,7 +11,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority, priorit
 from headrace.store.mysql import tables
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.groups.group_rows import ReaderRows
-from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.stable_ids import TopicBounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import GroupInfo, PriorityLag
@@ -36,7 +36,7 @@ class _GroupBacklog:
 _Outs = Mapping[tuple[str, Priority], _GroupBacklog]  # by group
 
 
-def lag(own: ReaderRows, bounds: Mapping[Priority, Bounds]) -> list[PriorityLag]:
+def lag(own: ReaderRows, bounds: TopicBounds) -> list[PriorityLag]:
     """One per priority, high first."""
     found, group = own.find_cursors(), own.reader.group
     heads = {}
@@ -50,7 +50,7 @@ def lag(own: ReaderRows, bounds: Mapping[Priority, Bounds]) -> list[PriorityLag]
     return _DistanceCache(own.session, own.topic, bounds).lags(group, heads, outs)
 
 
-def groups(session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds]) -> list[GroupInfo]:
+def groups(session: DbConnection, topic: str, bounds: TopicBounds) -> list[GroupInfo]:
     """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
     heads: dict[tuple[str | None, str], dict[Priority, int]] = {}
     for group, token, label, offset, claimed in session.rows(
@@ -85,9 +85,7 @@ class _DistanceCache:
     """Measures how far positions are behind. Many readers may be at the same one, or a little
     apart: nothing is counted twice."""
 
-    def __init__(
-        self, session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds]
-    ) -> None:
+    def __init__(self, session: DbConnection, topic: str, bounds: TopicBounds) -> None:
         self._session = session
         self._topic = topic
         self._bounds = bounds

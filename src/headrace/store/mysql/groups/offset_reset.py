@@ -9,7 +9,7 @@ from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import single_consumer, tables
 from headrace.store.mysql.groups.group_rows import FREE, ReaderRows
-from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.stable_ids import Bounds, TopicBounds
 from headrace.store.sql.connection import DbConnection
 
 _AT: Final = "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
@@ -18,10 +18,7 @@ _CROSSING: Final = 2000
 
 
 def reset(
-    own: ReaderRows,
-    bounds: Mapping[Priority, Bounds],
-    positions: Mapping[Priority, int],
-    time_ms: int | None,
+    own: ReaderRows, bounds: TopicBounds, positions: Mapping[Priority, int], time_ms: int | None
 ) -> None:
     """Set a group or single consumer to other positions."""
     if time_ms is not None:
@@ -36,7 +33,7 @@ def reset(
 
 
 def positions_at(
-    session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds], time_ms: int
+    session: DbConnection, topic: str, bounds: TopicBounds, time_ms: int
 ) -> dict[Priority, int]:
     return {
         priority: position_at(session, topic, priority, its, time_ms)
@@ -44,9 +41,7 @@ def positions_at(
     }
 
 
-def _within(
-    positions: Mapping[Priority, int], bounds: Mapping[Priority, Bounds]
-) -> dict[Priority, int]:
+def _within(positions: Mapping[Priority, int], bounds: TopicBounds) -> dict[Priority, int]:
     """Positions inside what there is: before the first message means the first."""
     if any(position < 0 for position in positions.values()):
         raise BadTopicValue(

@@ -5,7 +5,6 @@ Each queue of a group has a row in `msg_c` with owner, epoch and lease. Only who
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,7 +15,7 @@ from headrace.store.mysql import tables
 from headrace.store.mysql.context import COMMITTED, MySqlContext, check_reader
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
-from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.stable_ids import TopicBounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import DEFAULT_LEASE_MS, ConsumerSpec, StoredMessage
@@ -62,7 +61,7 @@ class QueueLeases:
         group, table = reader.group, tables.cursors(topic)
         row = (group, queue, priority.label)
 
-        def work(session: DbConnection, bounds: Mapping[Priority, Bounds]) -> QueueLease | None:
+        def work(session: DbConnection, bounds: TopicBounds) -> QueueLease | None:
             start = group_rows.start_of(reader, bounds[priority])
             session.run(
                 f"INSERT IGNORE INTO {table} (group_id,token,priority,queue_id,`offset`,epoch) "
@@ -91,7 +90,7 @@ class QueueLeases:
         leased, or behind the id ``after``."""
         position = held.position if after is None else after
 
-        def work(session: DbConnection, bounds: Mapping[Priority, Bounds]) -> list[StoredMessage]:
+        def work(session: DbConnection, bounds: TopicBounds) -> list[StoredMessage]:
             its = bounds[held.priority]
             rows = session.rows(
                 f"SELECT {SELECTED} FROM {tables.messages(topic, held.priority)} "

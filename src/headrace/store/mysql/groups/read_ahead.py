@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from headrace.cache import BoundedCache
 from headrace.model.topics.claim_plan import ClaimRange
@@ -36,7 +36,7 @@ from headrace.store.mysql.groups.group_rows import (
     new_epoch,
 )
 from headrace.store.mysql.tables import NOW
-from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.connection import DbConnection, Row
 
 LEASE_MS: Final = 200
 MAX_BYTES: Final = 1 << 20
@@ -58,7 +58,7 @@ class IdsAhead:
     priority: Priority
     start: int
     end: int
-    rows: Sequence[tuple[Any, ...]]
+    rows: Sequence[Row]
     news: tuple[object, ...]
     looked_at: float
     claimed_at: float
@@ -133,7 +133,7 @@ class ReadAhead:
 
 def hand_over(
     own: ReaderRows, ids: IdsAhead, row: int, acks: Sequence[Key], limit: int
-) -> tuple[ClaimedRange, Sequence[tuple[Any, ...]]] | None:
+) -> tuple[ClaimedRange, Sequence[Row]] | None:
     """The next messages, in a free row of the reader, or in that of the range in ``acks``, which is
     committed by it. None, and nothing is changed, when there are too few, or something is not as
     it was."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.errors import BadTopicValue
 from headrace.model.topics.claim_plan import ClaimRange
@@ -14,7 +14,7 @@ from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.groups.group_rows import ReaderRows
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.tables import NOW
-from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.connection import DbConnection, Row
 from headrace.store.topics.types import StoredMessage
 
 MAX_REASON: Final = 200
@@ -60,7 +60,7 @@ class _ClaimContents:
     retried message of it may be in one claim: only one of them has it. Thousands may be nacked at
     once, and others wait for the rows."""
 
-    def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(self, rows: Sequence[Row]) -> None:
         self._aside = {row[0]: set(group_rows.split_ids(row[5])) for row in rows}
         self._changed: set[int] = set()
         self._live: dict[Priority, list[_IdRange]] = {}
