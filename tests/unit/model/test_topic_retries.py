@@ -97,10 +97,10 @@ def test_thousands_of_retries_are_nacked_without_a_query_for_each(
     """Each of them is a span of its own: a search through all for each held the broker up."""
     group, bounds = GroupClaims(), {Partition(Priority.MIDDLE, 0): Bound(0, 5000)}
     group.take(1, "m", group.plan(5000, 0, 1, bounds), 1, 30_000)
-    group.nack_all(1, "m", due=1, now=1, max_attempts=9)
+    group.nack(1, "m", None, due=1, now=1, max_attempts=9)
     group.take(2, "m", group.plan(5000, 0, 2, bounds), 2, 30_000)
     monkeypatch.setattr(claims, "_span_with", None)
 
-    changed = group.nack_all(2, "m", due=2, now=2, max_attempts=9)
+    changed = group.nack(2, "m", None, due=2, now=2, max_attempts=9)
 
     assert len(changed.retries) == 5000

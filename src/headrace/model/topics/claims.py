@@ -294,15 +294,20 @@ class GroupClaims:
         self,
         number: int,
         token: str,
-        places: Sequence[Place],
+        places: Sequence[Place] | None,
         *,
         due: int,
         now: int,
         max_attempts: int,
         reason: str = "",
     ) -> ProgressChanges:
-        """These are to be tried again, or are dead; all or nothing."""
+        """These are to be tried again, or are dead; all or nothing. None: the whole claim, which
+        ends with that."""
         claim = self._live(number, token, now)
+        is_whole = places is None
+        if places is None:
+            spans = claim.spans
+            places = [(one.partition, at) for one in spans for at in range(one.start, one.stop)]
         found = list(zip(places, _spans_with(claim, places), strict=True))
         changed = ProgressChanges()
         for (partition, offset), span in found:
@@ -316,22 +321,8 @@ class GroupClaims:
             if span.source is not ClaimReason.RETRY:
                 self.partitions[partition].done.add(offset, offset + 1)
                 changed.partitions.add(partition)
-        return changed
-
-    def nack_all(
-        self, number: int, token: str, *, due: int, now: int, max_attempts: int, reason: str = ""
-    ) -> ProgressChanges:
-        """The whole claim is to be tried again, and ends with that."""
-        claim = self._live(number, token, now)
-        places = [
-            (span.partition, offset)
-            for span in claim.spans
-            for offset in range(span.start, span.stop)
-        ]
-        changed = self.nack(
-            number, token, places, due=due, now=now, max_attempts=max_attempts, reason=reason
-        )
-        changed.add(self.commit(number, token, now))
+        if is_whole:
+            changed.add(self.commit(number, token, now))
         return changed
 
     def renew(self, number: int, token: str, now: int, lease_ms: int) -> None:
@@ -406,17 +397,13 @@ class GroupClaims:
     def claimed(self, priority: Priority, now: int) -> int:
         """How many messages are with members whose lease has not ended."""
         return sum(
-            self.partitions[span.partition].done.count_missing(span.start, span.stop)
-            for claim in self._claims.values()
-            if claim.until > now
-            for span in claim.spans
-            if span.partition.priority == priority and span.source is not ClaimReason.RETRY
-        ) + sum(
             (span.partition, span.start) not in claim.given_back
+            if span.source is ClaimReason.RETRY
+            else self.partitions[span.partition].done.count_missing(span.start, span.stop)
             for claim in self._claims.values()
             if claim.until > now
             for span in claim.spans
-            if span.partition.priority == priority and span.source is ClaimReason.RETRY
+            if span.partition.priority == priority
         )
 
     def next_event(self) -> int | None:

@@ -7,7 +7,6 @@ Notes. Every engine that keeps its messages itself uses this.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple, Protocol
 
 from headrace.errors import BadTopicValue, ClaimLost
@@ -157,12 +156,11 @@ class TopicGroups:
         if not reader.group:
             raise BadTopicValue("only members of a group can retry messages later")
         group, number = self._claimed(reader.group, claim)
-        if ids is None:
-            nack = partial(group.nack_all, number, reader.token)
-        else:
-            places = [_place(priority, one) for priority, one in ids]
-            nack = partial(group.nack, number, reader.token, places)
-        changed = nack(due=now + delay_ms, now=now, max_attempts=reader.max_attempts, reason=reason)
+        places = None if ids is None else [_place(priority, one) for priority, one in ids]
+        changed = group.nack(
+            number, reader.token, places,
+            due=now + delay_ms, now=now, max_attempts=reader.max_attempts, reason=reason,
+        )  # fmt: skip
         self._note(reader.group, group, changed)
 
     def renew(self, reader: ConsumerSpec, claim: Sequence[object], now: int) -> None:
