@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.disk import Disk, RealDisk
 from support.faulty_disk import ForgetfulDisk
 from support.mariadb import MariaDb
@@ -487,13 +487,11 @@ def test_levels_below_fsync_do_not_sync(stage: LogStage) -> None:
 
 def test_queues_with_fewer_messages_of_a_batch_get_its_first_ones(stage: LogStage) -> None:
     stage.log.append(
-        exchange="",
-        key="",
-        channel_number=0,
-        ttl_ms=None,
-        contents=[b"a", b"b", b"c"],
-        placed=[RecordDestination(1, 0, 3), RecordDestination(2, 7, 2)],
-        level=DurabilityLevel.FSYNC,
+        OutgoingMessages(
+            [b"a", b"b", b"c"],
+            [RecordDestination(1, 0, 3), RecordDestination(2, 7, 2)],
+            DurabilityLevel.FSYNC,
+        )
     )
     stage.commit()
     stage.crash()

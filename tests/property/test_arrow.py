@@ -16,7 +16,7 @@ from headrace.bulk.decode.schema import COLUMNS
 from headrace.bulk.decode.topic_entries import EntryColumns
 from headrace.model.record_columns import RecordColumns
 from headrace.model.topics.message_priority import Priority
-from headrace.store.api.message_log import RecordDestination
+from headrace.store.api.message_log import OutgoingMessages, RecordDestination
 from headrace.store.log import record as r
 from headrace.store.topics.entry import encode_entry
 from headrace.store.topics.types import Entry
@@ -64,8 +64,13 @@ def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Records]:
     """Records as they lie in a segment, and where they are."""
     data, positions, firsts, stops, offset = b"", [], [], [], 5
     for contents in records:
-        out = r.OutgoingMessages(
-            "ex", "a.b", 1, None, contents, [RecordDestination(3, offset, len(contents))], 2
+        out = OutgoingMessages(
+            contents,
+            [RecordDestination(3, offset, len(contents))],
+            2,
+            exchange="ex",
+            key="a.b",
+            channel_number=1,
         )
         seed = inner_seed(SEED) if grouped else SEED
         parts, _ = r.messages_parts(out, seed=seed, time=1_700_000_000_123)

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.log import compaction
 from headrace.store.log.compaction import CompactionRule
 from support.example_counts import examples
@@ -47,15 +47,7 @@ class JournalMachine(RuleBasedStateMachine):
         placed = [
             RecordDestination(queue, self.next[queue], len(contents)) for queue in sorted(targets)
         ]
-        self.stage.log.append(
-            exchange="",
-            key="",
-            channel_number=0,
-            ttl_ms=None,
-            contents=contents,
-            placed=placed,
-            level=DurabilityLevel.FSYNC,
-        )
+        self.stage.log.append(OutgoingMessages(contents, placed, DurabilityLevel.FSYNC))
         for one in placed:
             self.next[one.queue] = one.first + one.count + gap
             self.now[one.queue] |= dict(enumerate(contents, one.first))

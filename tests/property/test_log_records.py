@@ -7,7 +7,7 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.store.api.message_log import RecordDestination
+from headrace.store.api.message_log import OutgoingMessages, RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.segment import Damage, SegmentRecord, parts_of, used_length, walk
 from headrace.wire.record_layout import REQUEUED, SETTLED, inner_seed, segment_seed
@@ -17,20 +17,20 @@ bases = st.integers(0, 2**40).map(lambda number: number * 8)
 names = st.text(max_size=40).filter(lambda text: len(text.encode("utf-8", "replace")) < 256)
 placed = st.lists(st.builds(RecordDestination, u64, u64, st.integers(0, 9)), max_size=4)
 outgoing = st.builds(
-    r.OutgoingMessages,
+    OutgoingMessages,
+    st.lists(st.binary(max_size=50), max_size=5),
+    placed,
+    st.integers(0, 2),
     names.map(lambda text: text.encode("utf-8", "replace").decode()),
     names.map(lambda text: text.encode("utf-8", "replace").decode()),
     st.integers(0, 65535),
     st.none() | st.integers(0, 2**40),
-    st.lists(st.binary(max_size=50), max_size=5),
-    placed,
-    st.integers(0, 2),
 )
 settled = st.lists(st.tuples(u64, u64, u64), min_size=1, max_size=4)
 returned = st.lists(st.tuples(u64, u64, u64, u64), min_size=1, max_size=4)
 
 
-def encoded(out: r.OutgoingMessages, seed: int, time: int = 7) -> bytes:
+def encoded(out: OutgoingMessages, seed: int, time: int = 7) -> bytes:
     parts, size = r.messages_parts(out, seed=seed, time=time)
     data = b"".join(parts)
     assert len(data) == size
@@ -38,7 +38,7 @@ def encoded(out: r.OutgoingMessages, seed: int, time: int = 7) -> bytes:
 
 
 @given(out=outgoing, base=bases, time=st.integers(0, 2**50))
-def test_messages_survive_the_round_trip(out: r.OutgoingMessages, base: int, time: int) -> None:
+def test_messages_survive_the_round_trip(out: OutgoingMessages, base: int, time: int) -> None:
     data = encoded(out, segment_seed(base), time)
     (step,) = walk(data, base, segment_seed(base))
     assert isinstance(step, SegmentRecord)
@@ -83,7 +83,7 @@ def test_returns_survive_the_round_trip(ranges: list[tuple[int, int, int, int]],
 
 @given(out=outgoing, base=bases, other=bases)
 def test_a_record_is_refused_in_another_segment(
-    out: r.OutgoingMessages, base: int, other: int
+    out: OutgoingMessages, base: int, other: int
 ) -> None:
     data = encoded(out, segment_seed(base))
 
@@ -94,7 +94,7 @@ def test_a_record_is_refused_in_another_segment(
 
 @given(out=outgoing, base=bases, where=st.integers(0, 1 << 20), bit=st.integers(0, 7))
 def test_a_flipped_bit_in_the_head_is_noticed(
-    out: r.OutgoingMessages, base: int, where: int, bit: int
+    out: OutgoingMessages, base: int, where: int, bit: int
 ) -> None:
     data = bytearray(encoded(out, segment_seed(base)))
     head = r.read_head(bytes(data))
@@ -110,7 +110,7 @@ def test_a_flipped_bit_in_the_head_is_noticed(
 
 @given(outs=st.lists(outgoing, min_size=1, max_size=3), ranges=settled, base=bases)
 def test_a_group_holds_its_records_and_hides_them_from_a_walk(
-    outs: list[r.OutgoingMessages], ranges: list[tuple[int, int, int]], base: int
+    outs: list[OutgoingMessages], ranges: list[tuple[int, int, int]], base: int
 ) -> None:
     inner = inner_seed(segment_seed(base))
     records = [encoded(out, inner) for out in outs]
@@ -134,8 +134,8 @@ def test_a_group_holds_its_records_and_hides_them_from_a_walk(
 def test_a_flipped_bit_anywhere_in_a_group_is_noticed(
     contents: list[bytes], base: int, where: int, bit: int
 ) -> None:
-    out = r.OutgoingMessages(
-        "x", "k", 0, None, contents, [RecordDestination(1, 0, len(contents))], 2
+    out = OutgoingMessages(
+        contents, [RecordDestination(1, 0, len(contents))], 2, exchange="x", key="k"
     )
     body = encoded(out, inner_seed(segment_seed(base)))
     data = bytearray(r.group_head(body, 1, seed=segment_seed(base), time=1) + body)

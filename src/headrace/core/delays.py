@@ -14,7 +14,7 @@ from headrace.core.exchange import Exchange
 from headrace.core.routes import Routes
 from headrace.core.vhost_services import VhostServices
 from headrace.model.message import PublishedRun, Route
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.api.rows import QueueRow
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import Properties
@@ -91,13 +91,15 @@ class DelayedMessageQueue:
         offset = self._next_offset
         self._next_offset += 1
         position = log.append(
-            exchange=batch.route.exchange,
-            key=batch.route.key,
-            channel_number=batch.channel_number,
-            ttl_ms=batch.ttl_ms,
-            contents=[content],
-            placed=[RecordDestination(self.number, offset, 1)],
-            level=DurabilityLevel.FSYNC,
+            OutgoingMessages(
+                [content],
+                [RecordDestination(self.number, offset, 1)],
+                DurabilityLevel.FSYNC,
+                exchange=batch.route.exchange,
+                key=batch.route.key,
+                channel_number=batch.channel_number,
+                ttl_ms=batch.ttl_ms,
+            )
         )
         return offset, position
 

@@ -14,7 +14,12 @@ from headrace.core.queues.prepared_puts import PreparedPuts
 from headrace.core.queues.queue import Queue
 from headrace.core.storage import Storage
 from headrace.model.message import Destination, PublishedRun, Route
-from headrace.store.api.message_log import DurabilityLevel, PreparedRecords, RecordDestination
+from headrace.store.api.message_log import (
+    DurabilityLevel,
+    OutgoingMessages,
+    PreparedRecords,
+    RecordDestination,
+)
 from headrace.store.topics.types import Entry
 
 FEW_RUNS = 128
@@ -109,13 +114,15 @@ class Publication:
         if placed and self._records is not None:
             self._stored += len(run.contents)
             self._records.add(
-                exchange=run.route.exchange,
-                key=run.route.key,
-                channel_number=run.channel_number,
-                ttl_ms=run.ttl_ms,
-                contents=run.contents,
-                placed=placed,
-                level=DurabilityLevel(level),
+                OutgoingMessages(
+                    run.contents,
+                    placed,
+                    DurabilityLevel(level),
+                    exchange=run.route.exchange,
+                    key=run.route.key,
+                    channel_number=run.channel_number,
+                    ttl_ms=run.ttl_ms,
+                )
             )
         if others:
             run.route = Route(run.route.exchange, run.route.key, others)

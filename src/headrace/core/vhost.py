@@ -43,7 +43,7 @@ from headrace.model.queue_arguments import (
     queue_settings,
 )
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
-from headrace.store.api.message_log import RecordDestination
+from headrace.store.api.message_log import OutgoingMessages, RecordDestination
 from headrace.store.api.rows import BindingRow, ExchangeRow, QueueRow
 from headrace.wire.amqp.values import type_name
 
@@ -126,13 +126,15 @@ class Vhost:
         longest = max([count for _, _, count in batch.placed])
         self.counters.stored += longest
         batch.position = log.append(
-            exchange=batch.route.exchange,
-            key=batch.route.key,
-            channel_number=batch.channel_number,
-            ttl_ms=batch.ttl_ms,
-            contents=contents if longest == len(contents) else contents[:longest],
-            placed=[RecordDestination(*one) for one in batch.placed],
-            level=batch.level,
+            OutgoingMessages(
+                contents if longest == len(contents) else contents[:longest],
+                [RecordDestination(*one) for one in batch.placed],
+                batch.level,
+                exchange=batch.route.exchange,
+                key=batch.route.key,
+                channel_number=batch.channel_number,
+                ttl_ms=batch.ttl_ms,
+            )
         )
 
     # -- exchanges ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pika
 import pytest
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
 
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.data_directory import read_format
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import CommitLog
@@ -221,8 +221,7 @@ def test_messages_of_a_queue_never_declared_are_kept(site: Site) -> None:
     disk = RealDisk(site.node.data / "journal")
     log = CommitLog(disk, lambda: 1000, format_2_from=read_format(site.node.data))
     driver, placed = LogDriver(log), [RecordDestination(9, 0, 2)]
-    log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=[b"a", b"b"],
-               placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
+    log.append(OutgoingMessages([b"a", b"b"], placed, DurabilityLevel.FSYNC, key="k"))
     driver.commit()
     log.close()
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination, StoredRun
+from headrace.store.api.message_log import (
+    DurabilityLevel,
+    OutgoingMessages,
+    RecordDestination,
+    StoredRun,
+)
 from headrace.store.disk import Disk
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import CompactionRule
@@ -76,13 +81,15 @@ class LogStage:
             RecordDestination(one, self.log.reads.next_offset(one), len(contents)) for one in to
         ]
         return self.log.append(
-            exchange="ex",
-            key="key",
-            channel_number=3,
-            ttl_ms=ttl_ms,
-            contents=list(contents),
-            placed=placed,
-            level=level,
+            OutgoingMessages(
+                list(contents),
+                placed,
+                level,
+                exchange="ex",
+                key="key",
+                channel_number=3,
+                ttl_ms=ttl_ms,
+            )
         )
 
     def read(self, queue: int = 1, start: int = 0) -> list[StoredRun]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from unittest import mock
 
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.log import compaction
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import CompactionRule
@@ -198,13 +198,7 @@ class Workload:
         self, contents: list[bytes], placed: list[RecordDestination], level: DurabilityLevel
     ) -> int:
         return self.log.append(
-            exchange="x",
-            key="k",
-            channel_number=1,
-            ttl_ms=None,
-            contents=contents,
-            placed=placed,
-            level=level,
+            OutgoingMessages(contents, placed, level, exchange="x", key="k", channel_number=1)
         )
 
     def _chosen(self, queue: int) -> list[Copy]:

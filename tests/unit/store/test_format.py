@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.api.rows import QueueRow
 from headrace.store.data_directory import DataDirectory, format_bytes, read_format
 from headrace.store.disk import RealDisk
@@ -25,7 +25,7 @@ BASE = (1 << 32) + 4096  # its low half is that of another segment
 
 def old_directory(path: Path) -> Path:
     """As version 1 left it: a segment whose sums have the low half of the base as their seed."""
-    out = r.OutgoingMessages("", "k", 0, None, [b"old"], [RecordDestination(1, 0, 1)], 2)
+    out = OutgoingMessages([b"old"], [RecordDestination(1, 0, 1)], 2, key="k")
     parts, _ = r.messages_parts(out, seed=BASE & 0xFFFFFFFF, time=1)
     (path / "journal").mkdir(parents=True)
     (path / "journal" / segment_name(BASE)).write_bytes(b"".join(parts))
@@ -57,8 +57,7 @@ def open_log(path: Path) -> LogDriver:
 
 def put(driver: LogDriver, content: bytes) -> None:
     placed = [RecordDestination(1, driver.log.reads.next_offset(1), 1)]
-    driver.log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=[content],
-                      placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
+    driver.log.append(OutgoingMessages([content], placed, DurabilityLevel.FSYNC, key="k"))
     driver.commit()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import CompactionRule
@@ -24,13 +24,12 @@ def open_log(directory: Path) -> LogDriver:
 def put(log: CommitLog, queue: int, contents: list[bytes]) -> range:
     first = log.reads.next_offset(queue)
     log.append(
-        exchange="",
-        key="q",
-        channel_number=0,
-        ttl_ms=None,
-        contents=contents,
-        placed=[RecordDestination(queue, first, len(contents))],
-        level=DurabilityLevel.FSYNC,
+        OutgoingMessages(
+            contents,
+            [RecordDestination(queue, first, len(contents))],
+            DurabilityLevel.FSYNC,
+            key="q",
+        )
     )
     return range(first, first + len(contents))
 
@@ -123,13 +122,12 @@ def damaged_log(directory: Path) -> LogDriver:
     """Four messages in queues 1 and 2; in queue 1 the first is settled, the third is damaged."""
     driver = open_log(directory)
     driver.log.append(
-        exchange="",
-        key="q",
-        channel_number=0,
-        ttl_ms=None,
-        contents=[b"a" * 500, b"b" * 500, b"c" * 500, b"d" * 500],
-        placed=[RecordDestination(1, 0, 4), RecordDestination(2, 0, 4)],
-        level=DurabilityLevel.FSYNC,
+        OutgoingMessages(
+            [b"a" * 500, b"b" * 500, b"c" * 500, b"d" * 500],
+            [RecordDestination(1, 0, 4), RecordDestination(2, 0, 4)],
+            DurabilityLevel.FSYNC,
+            key="q",
+        )
     )
     driver.log.settle(1, [0])
     driver.commit()

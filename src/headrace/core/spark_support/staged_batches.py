@@ -18,7 +18,7 @@ from headrace.core.publication import Publication
 from headrace.core.routes import Routes
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import NotFound, PreconditionFailed, ResourceError
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.api.rows import QueueRow
 
 NAME_PREFIX = "amq.published."
@@ -197,13 +197,9 @@ class StagedBatches:
             if last:
                 log.settle(row.id, range(last - 1, last))
             position = log.append(
-                exchange="",
-                key="",
-                channel_number=0,
-                ttl_ms=None,
-                contents=[b"%d" % batch],
-                placed=[RecordDestination(row.id, batch, 1)],
-                level=DurabilityLevel.FSYNC,
+                OutgoingMessages(
+                    [b"%d" % batch], [RecordDestination(row.id, batch, 1)], DurabilityLevel.FSYNC
+                )
             )
         self.discard(query, batch)
         return position

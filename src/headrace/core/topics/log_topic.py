@@ -31,6 +31,7 @@ from headrace.model.topics.partitions import (
 from headrace.store.api.message_log import (
     DurabilityLevel,
     MessageLog,
+    OutgoingMessages,
     RecordDestination,
     StoredExtent,
 )
@@ -286,13 +287,11 @@ class LogTopic:
         if first + len(contents) > MAX_OFFSET:
             raise PreconditionFailed(f"topic '{self.name}' is full: its offsets have 40 bits")
         position = self._log.append(
-            exchange="",
-            key="",
-            channel_number=0,
-            ttl_ms=None,
-            contents=contents,
-            placed=[RecordDestination(known.number, first, len(contents))],
-            level=DurabilityLevel.FSYNC,
+            OutgoingMessages(
+                contents,
+                [RecordDestination(known.number, first, len(contents))],
+                DurabilityLevel.FSYNC,
+            )
         )
         known.next = first + len(contents)
         if not self._pending:

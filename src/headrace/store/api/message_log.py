@@ -51,6 +51,18 @@ class RecordDestination:
     count: int
 
 
+class OutgoingMessages(NamedTuple):
+    """Messages to be stored, once for all their queues."""
+
+    contents: Sequence[bytes]
+    placed: Sequence[RecordDestination]
+    level: int  # a DurabilityLevel
+    exchange: str = ""
+    key: str = ""
+    channel_number: int = 0
+    ttl_ms: int | None = None
+
+
 class StoredRun(NamedTuple):
     """Messages read back: of one record, delivered equally often."""
 
@@ -156,17 +168,7 @@ class PreparedRecords(Protocol):
 
     def __len__(self) -> int: ...
 
-    def add(
-        self,
-        *,
-        exchange: str,
-        key: str,
-        channel_number: int,
-        ttl_ms: int | None,
-        contents: Sequence[bytes],
-        placed: Sequence[RecordDestination],
-        level: DurabilityLevel,
-    ) -> None: ...
+    def add(self, out: OutgoingMessages) -> None: ...
 
 
 class LogGroups(Protocol):
@@ -232,17 +234,7 @@ class MessageLog(LogGroups, LogSettlement, Protocol):
     def waiting_since(self) -> float | None:
         """When the oldest work that is not on disk yet came, by the monotonic clock."""
 
-    def append(
-        self,
-        *,
-        exchange: str,
-        key: str,
-        channel_number: int,
-        ttl_ms: int | None,
-        contents: Sequence[bytes],
-        placed: Sequence[RecordDestination],
-        level: int,
-    ) -> int:
+    def append(self, out: OutgoingMessages) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
 
     def flush(self, *, sync: bool = False) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from headrace.model.intervals import join_ranges
+from headrace.store.api.message_log import OutgoingMessages
 from headrace.store.log import record as r
 from headrace.store.log.group_commit import Buffer, SegmentWrite
 from headrace.store.log.record_group import RecordGroup
@@ -108,7 +109,7 @@ class AtomicGroup:
     def __init__(self) -> None:
         self.afterwards: list[Callable[[], None]] = []
         self.prepared: RecordGroup | None = None  # records that come before the messages
-        self.messages: list[r.OutgoingMessages] = []
+        self.messages: list[OutgoingMessages] = []
         self.notes = PendingAcks()
         self.spots: list[tuple[int, int]] = []  # once measured: where the messages are, their sizes
         self.settled: list[tuple[int, int, int]] = []  # once measured: notes.settled_ranges()

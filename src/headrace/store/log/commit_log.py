@@ -19,8 +19,8 @@ from headrace.store.api.message_log import (
     DurabilityLevel,
     LogReads,
     LogSpace,
+    OutgoingMessages,
     PreparedRecords,
-    RecordDestination,
 )
 from headrace.store.disk import Disk
 from headrace.store.failpoints import failpoint
@@ -185,25 +185,14 @@ class CommitLog:
 
     # -- appending ------------------------------------------------------------------------------
 
-    def append(
-        self,
-        *,
-        exchange: str,
-        key: str,
-        channel_number: int,
-        ttl_ms: int | None,
-        contents: Sequence[bytes],
-        placed: Sequence[RecordDestination],
-        level: int,
-    ) -> int:
+    def append(self, out: OutgoingMessages) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
         if self.failed is not None:
             raise StoreError(f"the commit log has failed: {self.failed}")
-        if level >= DurabilityLevel.FSYNC:
+        if out.level >= DurabilityLevel.FSYNC:
             self._want_sync = True
         if self._began is None:
             self._began = monotonic()
-        out = r.OutgoingMessages(exchange, key, channel_number, ttl_ms, contents, placed, level)
         if self._group is not None:
             self._group.messages.append(out)
             # The group is appended as a whole when it is complete; wait for more than there is.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from headrace.model.intervals import join_ranges
-from headrace.store.api.message_log import RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
 from headrace.store.log.appender import Appender
@@ -136,14 +136,14 @@ class Compactor:
                 RecordDestination(queue, entry.first + start, stop - start)
                 for queue, entry in queues
             ]
-            out = r.OutgoingMessages(
-                messages.exchange,
-                messages.key,
-                messages.channel_number,
-                messages.ttl_ms,
+            out = OutgoingMessages(
                 [content for content in contents[start:stop] if content is not None],
                 placed,
-                2,
+                DurabilityLevel.FSYNC,
+                exchange=messages.exchange,
+                key=messages.key,
+                channel_number=messages.channel_number,
+                ttl_ms=messages.ttl_ms,
             )
             for queue, entry in self._append(out, messages.time):
                 move.entries.setdefault(queue, []).append(entry)
@@ -151,7 +151,7 @@ class Compactor:
             copied += sum(map(len, out.contents))
         return copied
 
-    def _append(self, out: r.OutgoingMessages, time: int) -> list[QueueEntry]:
+    def _append(self, out: OutgoingMessages, time: int) -> list[QueueEntry]:
         """Copy messages to the cold segment; they count from the swap on."""
         position, size = self.cold.append(
             lambda seed, synced: r.messages_parts(out, seed=seed, time=time, synced=synced)

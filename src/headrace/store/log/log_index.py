@@ -31,7 +31,7 @@ from collections.abc import Iterable
 from headrace.model.intervals import Intervals
 from headrace.model.log_epochs import current_epoch, with_epoch
 from headrace.model.retention import Retention
-from headrace.store.log import record as r
+from headrace.store.api.message_log import OutgoingMessages
 from headrace.store.log.queue_index import IndexEntry, QueueEntry, QueueIndex, entry_weight
 from headrace.store.log.record_group import RecordGroup
 from headrace.store.log.segment import Segment
@@ -85,7 +85,7 @@ class LogIndex:
 
     # -- messages come and go -------------------------------------------------------------------
 
-    def enter(self, out: r.OutgoingMessages, position: int, size: int, time: int) -> None:
+    def enter(self, out: OutgoingMessages, position: int, size: int, time: int) -> None:
         """Messages were appended, as a record of ``size`` bytes."""
         segment = self._segments.at(position)
         weight = entry_weight(size, len(out.contents), len(out.placed))

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from headrace.store.api.message_log import RecordDestination
+from headrace.store.api.message_log import OutgoingMessages, RecordDestination
 from headrace.wire.record_layout import (
     DESTINATION,
     GROUP,
@@ -73,18 +73,6 @@ def _seal(kind: int, head: bytes, *, size: int, seed: int, count: int, time: int
 def padding(size: int) -> bytes:
     """What fills ``size`` up to a multiple of 8."""
     return _PADDING[-size % ALIGN]
-
-
-class OutgoingMessages(NamedTuple):
-    """Messages to be stored, once for all their queues."""
-
-    exchange: str
-    key: str
-    channel_number: int
-    ttl_ms: int | None
-    contents: Sequence[bytes]
-    placed: Sequence[RecordDestination]
-    level: int
 
 
 def messages_parts(

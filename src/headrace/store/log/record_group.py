@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import OutgoingMessages, RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
 
@@ -22,7 +22,7 @@ class RecordGroup:
                  "time")  # fmt: skip
 
     def __init__(self) -> None:
-        self._records: list[r.OutgoingMessages] = []
+        self._records: list[OutgoingMessages] = []
         self._starts = array("Q")
         self.size = 0
         self.columns: dict[int, QueueIndex] = {}  # by queue
@@ -33,23 +33,10 @@ class RecordGroup:
     def __len__(self) -> int:
         return len(self._records)
 
-    def add(
-        self,
-        *,
-        exchange: str,
-        key: str,
-        channel_number: int,
-        ttl_ms: int | None,
-        contents: Sequence[bytes],
-        placed: Sequence[RecordDestination],
-        level: DurabilityLevel,
-    ) -> None:
-        out = r.OutgoingMessages(
-            exchange, key, channel_number, ttl_ms, contents, placed, int(level)
-        )
+    def add(self, out: OutgoingMessages) -> None:
         size = r.messages_size(out)
-        weight = entry_weight(size, len(contents), len(placed))
-        for one in placed:
+        weight = entry_weight(size, len(out.contents), len(out.placed))
+        for one in out.placed:
             columns = self.columns.get(one.queue)
             if columns is None:
                 columns = self.columns[one.queue] = QueueIndex()
@@ -60,7 +47,7 @@ class RecordGroup:
         self._starts.append(self.size)
         self.size += size
 
-    def placed(self) -> Iterator[r.OutgoingMessages]:
+    def placed(self) -> Iterator[OutgoingMessages]:
         """The records with the offsets that their messages got."""
         offsets = self.first_offsets
         for out in self._records:
@@ -71,7 +58,7 @@ class RecordGroup:
                 ]
             )
 
-    def at(self, position: int) -> tuple[int, r.OutgoingMessages] | None:
+    def at(self, position: int) -> tuple[int, OutgoingMessages] | None:
         """Store time and messages of the record at that position of the log."""
         at = position - self.position
         if not 0 <= at < self.size:

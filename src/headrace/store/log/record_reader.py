@@ -11,7 +11,7 @@ from itertools import accumulate, groupby, pairwise
 from zlib import crc32
 
 from headrace.model.intervals import Intervals
-from headrace.store.api.message_log import StoredRun
+from headrace.store.api.message_log import OutgoingMessages, StoredRun
 from headrace.store.log import record as r
 from headrace.store.log.log_index import LogIndex
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
@@ -36,7 +36,7 @@ class RecordReader:
         self._segments = segments
         self._settle = settle
         # Position -> store time and messages. Entered by append.
-        self.unwritten: dict[int, tuple[int, r.OutgoingMessages]] = {}
+        self.unwritten: dict[int, tuple[int, OutgoingMessages]] = {}
         self.unwritten_groups: list[RecordGroup] = []
         self.damaged = 0  # messages that could not be read
         self._lost: dict[int, Intervals] = {}  # by queue: those already reported
@@ -52,7 +52,7 @@ class RecordReader:
                 group for group in self.unwritten_groups if group.position >= position
             ]
 
-    def _unwritten(self, position: int) -> tuple[int, r.OutgoingMessages] | None:
+    def _unwritten(self, position: int) -> tuple[int, OutgoingMessages] | None:
         """Store time and messages of a record that is not in its file yet."""
         found = self.unwritten.get(position)
         if found is None:

@@ -11,7 +11,7 @@ from headrace.core.queues.paging import QueuePaging
 from headrace.core.queues.prepared_puts import PreparedPuts
 from headrace.model.backlog import Backlog
 from headrace.model.message import PAGED_OUT, PublishedRun, Route, Run
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.log.segment import segment_name
 from headrace.store.paging_files import Scratch
 from support.faulty_disk import ForgetfulDisk
@@ -39,13 +39,14 @@ class TailStage:
         first, self.next = self.next, self.next + len(contents)
         if stored:
             self.journal.log.append(
-                exchange="ex",
-                key="key",
-                channel_number=3,
-                ttl_ms=None,
-                contents=list(contents),
-                placed=[RecordDestination(QUEUE, first, len(contents))],
-                level=DurabilityLevel.FSYNC,
+                OutgoingMessages(
+                    list(contents),
+                    [RecordDestination(QUEUE, first, len(contents))],
+                    DurabilityLevel.FSYNC,
+                    exchange="ex",
+                    key="key",
+                    channel_number=3,
+                )
             )
         size = sum(map(len, contents))
         offsets = range(first, self.next)

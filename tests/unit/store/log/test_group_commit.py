@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.disk import RealDisk, RealFile
 from headrace.store.log import group_commit
 from headrace.store.log.commit_log import CommitLog
@@ -44,13 +44,11 @@ class Threaded:
 
     def put(self, content: bytes) -> int:
         position = self.log.append(
-            exchange="",
-            key="",
-            channel_number=0,
-            ttl_ms=None,
-            contents=[content],
-            placed=[RecordDestination(1, self.log.reads.next_offset(1), 1)],
-            level=DurabilityLevel.FSYNC,
+            OutgoingMessages(
+                [content],
+                [RecordDestination(1, self.log.reads.next_offset(1), 1)],
+                DurabilityLevel.FSYNC,
+            )
         )
         self.log.flush()
         return position

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from headrace.store.api.message_log import RecordDestination
+from headrace.store.api.message_log import OutgoingMessages, RecordDestination
 from headrace.store.log import commit_log
 from headrace.store.log import record as r
 from headrace.store.log.appender import AtomicGroup, PendingAcks, ranges_of
@@ -101,7 +101,7 @@ def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
     group = AtomicGroup()
     for number in range(2):
         placed = [RecordDestination(1, number, 1)]
-        group.messages.append(r.OutgoingMessages("", "k", 0, None, [b"%d" % number], placed, 2))
+        group.messages.append(OutgoingMessages([b"%d" % number], placed, 2, key="k"))
     group.notes.settled = {2: [(0, 1)]}
     group.notes.requeued = [(3, 0, 1, 1)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.store.api.message_log import RecordDestination
+from headrace.store.api.message_log import OutgoingMessages, RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.segment import walk
 from headrace.wire.record_layout import REQUEUED, SETTLED, inner_seed, segment_seed
@@ -12,14 +12,14 @@ from headrace.wire.record_layout import REQUEUED, SETTLED, inner_seed, segment_s
 BASE = 1 << 20
 SEED = segment_seed(BASE)
 INNER = inner_seed(SEED)
-OUT = r.OutgoingMessages(
-    "ex",
-    "key",
-    1,
-    5,
+OUT = OutgoingMessages(
     [b"first", b"second"],
     [RecordDestination(1, 10, 2), RecordDestination(2, 0, 1)],
     2,
+    exchange="ex",
+    key="key",
+    channel_number=1,
+    ttl_ms=5,
 )
 
 
@@ -95,7 +95,7 @@ def test_a_group_with_a_changed_byte_is_not_good() -> None:
 
 def test_names_that_are_not_utf8_survive() -> None:
     name = b"\xff\xfe".decode("utf-8", "surrogateescape")
-    out = r.OutgoingMessages(name, name, 0, None, [b""], [RecordDestination(1, 0, 1)], 1)
+    out = OutgoingMessages([b""], [RecordDestination(1, 0, 1)], 1, exchange=name, key=name)
     data = b"".join(r.messages_parts(out, seed=0, time=0)[0])
     head = r.read_head(data)
     assert head is not None

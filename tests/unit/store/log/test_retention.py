@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.retention import Retention
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from support.faulty_disk import ForgetfulDisk
 from support.storage.log_stage import EAGER, LogStage
 
@@ -131,15 +131,7 @@ def test_a_prepared_group_in_an_empty_queue_is_retained_as_well() -> None:
     stage = emptied()
     stage.log.space.set_retention(1, Retention(ms=10_000))
     records = stage.log.prepare()
-    records.add(
-        exchange="",
-        key="",
-        channel_number=0,
-        ttl_ms=None,
-        contents=[b"x" * 200],
-        placed=[RecordDestination(1, 0, 1)],
-        level=DurabilityLevel.FSYNC,
-    )
+    records.add(OutgoingMessages([b"x" * 200], [RecordDestination(1, 0, 1)], DurabilityLevel.FSYNC))
     with stage.log.atomic():
         stage.log.append_prepared(records, {1: 3})
     stage.commit()

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import StoreError
 from headrace.model.retention import Retention
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.api.rows import CursorRow, PinRow, QueueRow, RetryRow
 from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
@@ -37,13 +37,12 @@ def put(driver: LogDriver, *contents: bytes) -> range:
     log = driver.log
     first = log.reads.next_offset(QUEUE)
     log.append(
-        exchange="",
-        key="k",
-        channel_number=0,
-        ttl_ms=None,
-        contents=contents,
-        placed=[RecordDestination(QUEUE, first, len(contents))],
-        level=DurabilityLevel.FSYNC,
+        OutgoingMessages(
+            contents,
+            [RecordDestination(QUEUE, first, len(contents))],
+            DurabilityLevel.FSYNC,
+            key="k",
+        )
     )
     driver.commit()
     return range(first, first + len(contents))

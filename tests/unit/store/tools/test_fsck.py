@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, OutgoingMessages, RecordDestination
 from headrace.store.api.rows import QueueRow
 from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
@@ -37,8 +37,7 @@ def open_log(path: Path) -> LogDriver:
 def put(log: CommitLog, queue: int, *contents: bytes) -> range:
     first = log.reads.next_offset(queue)
     placed = [RecordDestination(queue, first, len(contents))]
-    log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=contents,
-               placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
+    log.append(OutgoingMessages(contents, placed, DurabilityLevel.FSYNC, key="k"))
     return range(first, first + len(contents))
 
 
@@ -345,8 +344,7 @@ def test_orphans_become_a_queue_or_a_topic(data: Path) -> None:
     with writing(data) as log:
         put(log, GONE, b"a", b"b")
         placed = [RecordDestination(GONE + 1, 0, 1)]
-        log.append(exchange="", key="", channel_number=0, ttl_ms=None, contents=[b"c"],
-                   placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
+        log.append(OutgoingMessages([b"c"], placed, DurabilityLevel.FSYNC))
 
     findings = mend(data)
 
