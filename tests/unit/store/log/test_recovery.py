@@ -389,7 +389,7 @@ def test_without_sums_damaged_messages_would_be_delivered(
 
         __hash__ = int.__hash__
 
-    for module in ("record", "record_reader", "recovery", "duplicates"):
+    for module in ("record", "record_reader"):
         name = f"headrace.store.log.{module}.crc32"
         monkeypatch.setattr(name, lambda *given: Agreeable(0), raising=False)
 
