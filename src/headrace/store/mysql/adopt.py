@@ -8,7 +8,7 @@ be stopped before.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Final
 
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
@@ -164,23 +164,12 @@ def _close_holes(session: DbConnection, lease: SchemaLease, table: str) -> tuple
             f"SELECT id+1,following-1 FROM (SELECT id,LEAD(id) OVER (ORDER BY id) AS following "
             f"FROM {table}) AS pairs WHERE following>id+1"
         )
-        for portion in _portions(holes):
+        missing = chain.from_iterable(range(first, last + 1) for first, last in holes)
+        while portion := list(islice(missing, _BATCH)):
             lease.check(session)
             values = ",".join(f"({number},'','',{TOMBSTONE})" for number in portion)
             session.run(f"INSERT IGNORE INTO {table} (id,body,token,flags) VALUES {values}")
     return int(high), int(low)
-
-
-def _portions(holes: list[tuple[int, ...]]) -> Iterator[list[int]]:
-    portion: list[int] = []
-    for first, last in holes:
-        for number in range(first, last + 1):
-            portion.append(number)
-            if len(portion) == _BATCH:
-                yield portion
-                portion = []
-    if portion:
-        yield portion
 
 
 # -- progress ----------------------------------------------------------------------------------

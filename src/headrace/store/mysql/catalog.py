@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from headrace.errors import BadTopicName, BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
@@ -24,7 +24,6 @@ from headrace.store.sql.connection import DbConnection, check_version
 from headrace.store.sql.pool import Pool
 from headrace.store.topics.types import TopicSpec
 
-T = TypeVar("T")
 ID_STEPS: Final = "the server gives ids in steps (auto_increment_increment is not 1)"
 _FRESH_S: Final = 2.0  # how long a topic found is believed to be there
 MAX_QUEUES: Final = 1024
@@ -116,15 +115,15 @@ class TopicCatalog:
         return int(session.packet)
 
     def _change(
-        self, work: Callable[[DbConnection, SchemaLease], T], *, repeatable: bool = False
-    ) -> T:
+        self, work: Callable[[DbConnection, SchemaLease], None], *, repeatable: bool = False
+    ) -> None:
         """Work on tables while no other process does."""
 
-        def change(session: DbConnection) -> T:
+        def change(session: DbConnection) -> None:
             with session.synced(), schema_lease(session, self._pool) as lease:
-                return work(session, lease)
+                work(session, lease)
 
-        return self._ddl.call(change, repeatable=repeatable)
+        self._ddl.call(change, repeatable=repeatable)
 
     # -- finding ---------------------------------------------------------------------------------
 
@@ -169,35 +168,27 @@ class TopicCatalog:
 
     # -- making ----------------------------------------------------------------------------------
 
-    def create(self, spec: TopicSpec) -> CatalogTopic:
+    def create(self, spec: TopicSpec) -> None:
         check_topic(spec.name)
         options = parse_options(spec.options)
         if not 1 <= spec.queues <= MAX_QUEUES:
             raise BadTopicValue(f"a topic has 1 to {MAX_QUEUES} queues, not {spec.queues}")
         self.prepare()
-        created = self._change(lambda session, lease: self._create(session, lease, spec, options))
+        self._change(lambda session, lease: self._create(session, lease, spec, options))
         self.forget(spec.name)
-        return created
 
     def _create(
         self, session: DbConnection, lease: SchemaLease, spec: TopicSpec, options: TopicOptions
-    ) -> CatalogTopic:
+    ) -> None:
         found = _find(session, spec.name)
         if found is not None and found.state == "ready":
-            return _same(found, spec, options)
+            _check_same(found, spec, options)
+            return
         if found is not None:
             self._drop(session, lease, spec.name)  # a process died in the middle
         _refuse_strangers(session, spec.name)
         if options.append_mode == "auto" and session.id_step != 1:
             raise BadTopicValue(ID_STEPS + ": create the topic with append_mode=counter")
-        self._make(session, lease, spec, options)
-        created = _find(session, spec.name)
-        assert created is not None
-        return created
-
-    def _make(
-        self, session: DbConnection, lease: SchemaLease, spec: TopicSpec, options: TopicOptions
-    ) -> None:
         retention = spec.retention or Retention()
         session.run(
             "INSERT INTO `msg_topic` (topic,uuid,queues,append_mode,retention_ms,retention_bytes,"
@@ -295,7 +286,7 @@ def _number(value: object) -> int | None:
     return None if value is None else int(str(value))
 
 
-def _same(found: CatalogTopic, spec: TopicSpec, options: TopicOptions) -> CatalogTopic:
+def _check_same(found: CatalogTopic, spec: TopicSpec, options: TopicOptions) -> None:
     """TopicConflict unless it is what is asked for; of the options, those that are named."""
     if (found.queues, found.retention) != (spec.queues, spec.retention):
         raise TopicConflict(
@@ -308,7 +299,6 @@ def _same(found: CatalogTopic, spec: TopicSpec, options: TopicOptions) -> Catalo
                 f"topic {spec.name!r} is there with {name}={getattr(found, name)!r}, not "
                 f"{getattr(options, name)!r}; nothing was changed"
             )
-    return found
 
 
 def _refuse_strangers(session: DbConnection, name: str) -> None:

@@ -68,13 +68,8 @@ def queue_of(key: str, queues: int) -> int:
 
 
 def _props(entry: Entry) -> bytes | None:
-    found: dict[str, object] = {}
-    if entry.tags is not None:
-        found["tags"] = entry.tags
-    if entry.message_id is not None:
-        found["message_id"] = entry.message_id
-    if entry.born is not None:
-        found["born"] = entry.born
+    own = {"tags": entry.tags, "message_id": entry.message_id, "born": entry.born}
+    found: dict[str, object] = {name: one for name, one in own.items() if one is not None}
     if entry.properties:
         found["properties"] = dict(entry.properties)
     if not found:
