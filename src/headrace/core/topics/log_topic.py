@@ -66,6 +66,9 @@ class _LogPartition:
         self.end = end  # behind the last one on disk: readers see no further
 
 
+_NOTHING = _LogPartition(0, 0)  # no destination of the log has the number 0
+
+
 class LogTopic:
     """One topic of one vhost. Also the `TopicLog` of its readers."""
 
@@ -149,9 +152,7 @@ class LogTopic:
 
     def bound(self, partition: Partition) -> Bound:
         """What can be read: from the first message kept to the last one on disk."""
-        known = self._partitions.get(partition)
-        if known is None:
-            return Bound(0, 0)
+        known = self._partitions.get(partition, _NOTHING)
         return Bound(min(self._log.reads.floor(known.number), known.end), known.end)
 
     def numbers(self) -> Mapping[int, Partition]:
@@ -167,9 +168,7 @@ class LogTopic:
         self, partition: Partition, start: int, stop: int, max_bytes: int
     ) -> tuple[list[LoadedEntries], int]:
         """Raw entries (store.topics.entry) of start .. stop - 1, and where to go on."""
-        known = self._partitions.get(partition)
-        if known is None:
-            return [], stop
+        known = self._partitions.get(partition, _NOTHING)
         found, at = self._log.reads.read(
             known.number, start, min(stop, known.end), max_bytes=max_bytes
         )
@@ -177,15 +176,11 @@ class LogTopic:
         return loaded, at if at < min(stop, known.end) else stop
 
     def offset_at(self, partition: Partition, time_ms: int) -> int:
-        known = self._partitions.get(partition)
-        if known is None:
-            return 0
+        known = self._partitions.get(partition, _NOTHING)
         return min(self._log.reads.first_at(known.number, time_ms), known.end)
 
     def time_at(self, partition: Partition, offset: int) -> int | None:
-        known = self._partitions.get(partition)
-        if known is None:
-            return None
+        known = self._partitions.get(partition, _NOTHING)
         extent = next(self._log.reads.extents(known.number, offset), None)
         return extent.time if extent is not None else None
 

@@ -32,7 +32,13 @@ from headrace.model.intervals import Intervals
 from headrace.model.log_epochs import current_epoch, with_epoch
 from headrace.model.retention import Retention
 from headrace.store.api.message_log import OutgoingMessages
-from headrace.store.log.queue_index import IndexEntry, QueueEntry, QueueIndex, entry_weight
+from headrace.store.log.queue_index import (
+    NO_INDEX,
+    IndexEntry,
+    QueueEntry,
+    QueueIndex,
+    entry_weight,
+)
 from headrace.store.log.record_group import RecordGroup
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
@@ -56,8 +62,7 @@ class LogIndex:
     # -- what is there --------------------------------------------------------------------------
 
     def stored_bytes(self, queue: int) -> int:
-        index = self.queues.get(queue)
-        return index.size if index is not None else 0
+        return self.queues.get(queue, NO_INDEX).size
 
     def last_time(self) -> int:
         """The latest time at which anything was stored."""
@@ -237,8 +242,7 @@ class LogIndex:
             self._keep(index, offset is not None or index.retention is not None)
 
     def kept_bytes(self, queue: int) -> int:
-        index = self.queues.get(queue)
-        return index.kept if index is not None else 0
+        return self.queues.get(queue, NO_INDEX).kept
 
     def _index_to_keep(self, queue: int, is_wanted: bool) -> QueueIndex | None:
         if is_wanted:

@@ -12,7 +12,7 @@ from headrace.model.readable_range import ReadableRange
 from headrace.model.record_columns import RecordColumns
 from headrace.store.api.message_log import LocatedRecords, StoredExtent
 from headrace.store.log.log_index import LogIndex
-from headrace.store.log.queue_index import QueueIndex
+from headrace.store.log.queue_index import NO_INDEX, QueueIndex
 from headrace.store.log.record_reader import RecordReader
 from headrace.store.log.segment_list import SegmentList
 
@@ -29,9 +29,7 @@ class CommitLogReads:
         self.read = reader.read
 
     def _of(self, queue: int) -> QueueIndex:
-        """Of a queue that is not known an empty one."""
-        index = self._index.queues.get(queue)
-        return QueueIndex() if index is None else index
+        return self._index.queues.get(queue, NO_INDEX)
 
     def next_offset(self, queue: int) -> int:
         return self._of(queue).next_offset

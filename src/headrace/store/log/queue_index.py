@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.model.intervals import Intervals
 from headrace.model.record_columns import RecordColumns
@@ -206,3 +206,6 @@ class QueueIndex:
         """Forget notes about messages that are settled."""
         floor = self.settled.floor
         self.requeued = [one for one in self.requeued if one[1] > floor]
+
+
+NO_INDEX: Final = QueueIndex()  # of a queue that is not known: empty, and never written to

@@ -10,7 +10,7 @@ from headrace.model.intervals import join_ranges
 from headrace.store.data_directory import JOURNAL
 from headrace.store.disk import Disk
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import IndexEntry, QueueEntry, QueueIndex
+from headrace.store.log.queue_index import NO_INDEX, IndexEntry, QueueEntry
 from headrace.store.log.recovery_state import LostRange, Range, lost_in, unaccounted
 from headrace.store.log.segment import (
     Damage,
@@ -58,7 +58,7 @@ class RecoveredIndex:
         for queue, first, stop in ranges:
             if not self.is_declared(queue):
                 continue
-            index = self._queues.get(queue, QueueIndex())
+            index = self._queues.get(queue, NO_INDEX)
             found.setdefault(queue, []).extend(unaccounted(index, first, stop, position))
         return [(queue, low, high) for queue in found for low, high in join_ranges(found[queue])]
 
