@@ -64,15 +64,13 @@ def _grouped(entries: list[dict[str, object]]) -> list[dict[str, object]]:
     return list(by_cause.values())
 
 
-def is_cycle(history: object, target_queue: str, reason: str = "") -> bool:
+def is_cycle(history: object, target_queue: str) -> bool:
     """Whether the message came round to `target_queue` without a rejection.
 
     `history` already has the latest death. Such a message would never leave the cycle, so it
     is dropped for that queue; a rejection in between is the decision of a consumer, which may
     decide otherwise the next time.
     """
-    if reason == REJECTED:
-        return False
     for entry in read_history(history):
         if entry["reason"] == REJECTED:
             return False

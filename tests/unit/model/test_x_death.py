@@ -120,7 +120,7 @@ def test_a_rejection_before_the_cycle_does_not_break_it() -> None:
 
 
 def test_a_message_that_is_being_rejected_is_never_in_a_cycle() -> None:
-    assert not is_cycle(die([], "a"), "a", "rejected")
+    assert not is_cycle(die(die([], "a"), "a", "rejected"), "a")
 
 
 def test_old_entries_of_one_queue_and_reason_become_one_that_counts_them() -> None:

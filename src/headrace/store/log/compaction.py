@@ -84,10 +84,11 @@ class Compactor:
         is_read = self._move is not None and segment is self._move.segment
         return is_read or segment in self._full
 
-    def step(self, *, force: bool = False) -> bool:
+    def step(self) -> bool:
         """Do a little; False when there is nothing to do."""
         if self._move is None:
-            segment = self._candidate(force=force)
+            fitting = [one for one in self._idle() if self.rule.fits(one)]
+            segment = min(fitting, key=lambda one: one.live_bytes, default=None)
             if segment is None:
                 self._seal_dead_copies()
                 return False
@@ -96,11 +97,6 @@ class Compactor:
         if not self._move.copied:
             self._copy(self._move)
         return True
-
-    def _candidate(self, *, force: bool) -> Segment | None:
-        rule = CompactionRule(0, 0, 1.0) if force else self.rule
-        fitting = [one for one in self._idle() if rule.fits(one)]
-        return min(fitting, key=lambda one: one.live_bytes, default=None)
 
     def _records_in(self, segment: Segment) -> Iterator[tuple[int, list[QueueEntry]]]:
         """Positions of records that are still needed, and in which queues they are."""
