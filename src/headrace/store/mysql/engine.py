@@ -144,17 +144,15 @@ class MySqlEngine:
         self._groups.release(topic, reader)
 
     def read(self, topic: str, reader: ConsumerSpec, batch: int) -> ReadResult:
-        reads = self._reads(reader)
-        check_batch(batch)
-        return reads.read(topic, reader, batch)
+        return self.commit_and_read(topic, reader, None, batch)
 
     def commit_and_read(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], batch: int
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object] | None, batch: int
     ) -> ReadResult:
         """commit() and read(), for a group in one transaction."""
         reads = self._reads(reader)
         check_batch(batch)
-        return reads.commit_and_read(topic, reader, claim, batch)
+        return reads.read(topic, reader, batch, claim)
 
     def _reads(self, reader: ConsumerSpec) -> SingleReads | GroupReads:
         check_reader(reader)

@@ -24,7 +24,13 @@ class SingleReads:
     def __init__(self, context: MySqlContext) -> None:
         self._context = context
 
-    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
+    def read(
+        self, topic: str, reader: ConsumerSpec, limit: int, claim: Sequence[object] | None
+    ) -> ReadResult:
+        """Commits the claim before, if there is one."""
+        if claim:
+            self.commit(topic, reader, claim)
+
         def work(session: DbConnection, bounds: TopicBounds) -> ReadResult:
             own = ReaderRows(session, topic, reader)
             return read(own, bounds, limit, BodyReader(self._context.body_sizes))
@@ -52,13 +58,6 @@ class SingleReads:
                     raise _lost(topic, reader)
 
         self._context.run(topic, work, unknown=COMMITTED)
-
-    def commit_and_read(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
-    ) -> ReadResult:
-        if claim:
-            self.commit(topic, reader, claim)
-        return self.read(topic, reader, limit)
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         """A consumer without a group cannot lose messages to others; ClaimLost as for commit."""

@@ -39,16 +39,11 @@ class GroupReads:
         self._looked_at = BoundedCache[tuple[str, str | None], float](_REMEMBERED)
         self._ahead = ReadAhead()
 
-    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
-        return self._read(topic, reader, limit, [])
-
-    def commit_and_read(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
+    def read(
+        self, topic: str, reader: ConsumerSpec, limit: int, claim: Sequence[object] | None
     ) -> ReadResult:
-        """commit() and read() in one transaction."""
-        return self._read(topic, reader, limit, group_rows.parse(claim, reader))
-
-    def _read(self, topic: str, reader: ConsumerSpec, limit: int, acks: list[Key]) -> ReadResult:
+        """Commits the claim, if there is one, in the same transaction."""
+        acks = [] if claim is None else group_rows.parse(claim, reader)
         found, start = self._context.catalog.get(topic), time.monotonic()
         member = (topic, reader.group, reader.token)
         unknown = f"{COMMITTED}; {HANDED_OUT}" if acks else HANDED_OUT
