@@ -28,8 +28,7 @@ from headrace.store.log import record as r
 from headrace.store.log.appender import Appender, AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.checkpointer import Checkpointer
 from headrace.store.log.compaction import CompactionRule, Compactor
-from headrace.store.log.disk_reserve import DiskReserve
-from headrace.store.log.group_commit import Buffer, CommitJob, LogWriter
+from headrace.store.log.group_commit import Buffer, CommitJob, DiskReserve, LogWriter
 from headrace.store.log.log_index import LogIndex
 from headrace.store.log.log_reads import CommitLogReads
 from headrace.store.log.record_group import RecordGroup

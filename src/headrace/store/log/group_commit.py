@@ -22,7 +22,6 @@ from typing import TypeVar
 
 from headrace.store.disk import FULL, NO_DESCRIPTOR, Disk, File
 from headrace.store.failpoints import failpoint
-from headrace.store.log.disk_reserve import DiskReserve
 from headrace.store.log.segment import Segment
 
 T = TypeVar("T")
@@ -30,6 +29,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.25
+RESERVE = "reserve"  # the file that it is
 
 Buffer = bytes | Callable[[], list[bytes]]  # what takes long to encode is encoded by the writer
 
@@ -80,6 +80,40 @@ class CommitJob:
         self.is_timed = False  # it has messages
         self.size = 0
         self.write_seconds = self.sync_seconds = 0.0
+
+
+class DiskReserve:
+    """Space set aside beside the segments: a file of ``size`` bytes, removed when the disk is full.
+
+    Without it a full disk stays full: segments are freed by acknowledgements, and those have to be
+    written first.
+    """
+
+    def __init__(self, disk: Disk, size: int) -> None:
+        self._disk = disk
+        self._size = size
+
+    def set_aside(self) -> bool:
+        """See that the space is set aside; False when the disk has too little."""
+        try:
+            if RESERVE not in self._disk.names():
+                self._disk.create(RESERVE, self._size).close()
+        except OSError as error:
+            if error.errno not in (*FULL, *NO_DESCRIPTOR):
+                raise
+            return False
+        return True
+
+    def free(self) -> bool:
+        """Free the space; False when there is none any more."""
+        try:
+            self._disk.remove(RESERVE)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", RESERVE, error)
+            return False
+        return True
 
 
 class LogWriter:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from headrace.store.disk import File, RealDisk
-from headrace.store.log.disk_reserve import NAME as RESERVE
+from headrace.store.log.group_commit import RESERVE
 from headrace.store.shared.database import Change, DropFile, PutBlock, PutFile, ShardFile
 from headrace.store.shared.writer import ShardWriter
 

@@ -16,7 +16,7 @@ from headrace.store.data_directory import JOURNAL, read_format, write_format
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import CompactionRule
-from headrace.store.log.disk_reserve import NAME as RESERVE
+from headrace.store.log.group_commit import RESERVE
 from headrace.store.log.segment import Segment
 from headrace.store.tools.offline import LogDriver, read_declarations
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.store.disk import RealDisk, RealFile
-from headrace.store.log.disk_reserve import NAME, DiskReserve
-from headrace.store.log.group_commit import CommitJob, LogWriter
+from headrace.store.log.group_commit import RESERVE, CommitJob, DiskReserve, LogWriter
 
 
 class SmallDisk(RealDisk):
@@ -39,7 +38,7 @@ def test_the_reserve_is_allocated_once(disk: SmallDisk) -> None:
 
     assert reserve.set_aside()
     assert reserve.set_aside()
-    assert (list(disk.names()), disk.room) == ([NAME], 20)
+    assert (list(disk.names()), disk.room) == ([RESERVE], 20)
 
 
 def test_the_reserve_is_not_allocated_without_room(disk: SmallDisk) -> None:

@@ -13,7 +13,7 @@ import pytest
 from headrace.store.disk import RealDisk
 from headrace.store.log import group_commit
 from headrace.store.log.checkpoint_file import NAMES
-from headrace.store.log.disk_reserve import NAME, DiskReserve
+from headrace.store.log.group_commit import RESERVE, DiskReserve
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from support.faulty_disk import ForgetfulDisk
 from support.storage.log_stage import EAGER, LogStage
@@ -196,4 +196,4 @@ def test_a_reserve_that_cannot_be_removed_is_not_the_end(disk: StubbornDisk) -> 
     disk.error = errno.EIO
 
     assert not reserve.free()
-    assert NAME in disk.names()
+    assert RESERVE in disk.names()
