@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
 from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
@@ -47,7 +49,7 @@ def lag(own: ReaderRows, bounds: TopicBounds) -> list[PriorityLag]:
         else:
             heads[priority] = cursor.offset if group is None else cursor.claimed
     outs = {} if group is None else _outstanding(own.session, own.topic, group)
-    return _DistanceCache(own.session, own.topic, bounds).lags(group, heads, outs)
+    return _lags(own.session, own.topic, bounds, [(group, heads)], outs)[0]
 
 
 def groups(session: DbConnection, topic: str, bounds: TopicBounds) -> list[GroupInfo]:
@@ -67,85 +69,65 @@ def groups(session: DbConnection, topic: str, bounds: TopicBounds) -> list[Group
         f"WHERE token<>'' AND lease_until_ms>={NOW} ORDER BY 1,2"
     ):
         members[group].append(token)
-    outs = _outstanding(session, topic)
-    scale = _DistanceCache(session, topic, bounds)
-    scale.count(heads.values())
+    readers = [(None if token else group, its) for (group, token), its in heads.items()]
+    lags = _lags(session, topic, bounds, readers, _outstanding(session, topic))
     return [
         GroupInfo(
             group or "",
             token if group is None else "",
             (token,) if token else tuple(members.get(group, ())),
-            tuple(scale.lags(None if token else group, its, outs)),
+            tuple(its),
         )
-        for (group, token), its in heads.items()
+        for (group, token), its in zip(heads, lags, strict=True)
     ]
 
 
-class _DistanceCache:
-    """Measures how far positions are behind. Many readers may be at the same one, or a little
-    apart: nothing is counted twice."""
+def _lags(
+    session: DbConnection,
+    topic: str,
+    bounds: TopicBounds,
+    readers: Sequence[tuple[str | None, Mapping[Priority, int]]],
+    outs: _Outs,
+) -> list[list[PriorityLag]]:
+    """Of readers (a group or none) that are at these positions. Many may be at the same one, or a
+    little apart: nothing is counted twice."""
+    heads = [
+        {one: max(its.get(one, 0), bounds[one].low - 1) for one in BY_URGENCY} for _, its in readers
+    ]
+    unread = {
+        one: _unread(session, topic, one, {its[one] for its in heads}, bounds[one].stable)
+        for one in BY_URGENCY
+    }
 
-    def __init__(self, session: DbConnection, topic: str, bounds: TopicBounds) -> None:
-        self._session = session
-        self._topic = topic
-        self._bounds = bounds
-        self._unread: dict[tuple[Priority, int], int] = {}
-        self._times: dict[tuple[Priority, int], int | None] = {}
+    @cache
+    def oldest(priority: Priority, position: int) -> int | None:
+        return time_after(session, topic, priority, position, bounds[priority].stable)
 
-    def count(self, readers: Iterable[Mapping[Priority, int]]) -> None:
-        """What is behind the positions of all these, in one pass."""
-        places = {
-            (priority, self._head(priority, its)) for its in readers for priority in BY_URGENCY
-        }
-        above = {priority: (self._bounds[priority].stable, 0) for priority in BY_URGENCY}
-        for priority, position in sorted(places, reverse=True):
-            end = self._bounds[priority].stable
-            if end - position > EXACT or end <= position:
-                self._unread[priority, position] = max(0, end - position)
-                continue
-            last, total = above[priority]
-            total += _count(self._session, self._topic, priority, position, last)
-            above[priority] = (position, total)
-            self._unread[priority, position] = total
-
-    def lags(
-        self, group: str | None, heads: Mapping[Priority, int], outs: _Outs
-    ) -> list[PriorityLag]:
-        if any(
-            (priority, self._head(priority, heads)) not in self._unread for priority in BY_URGENCY
-        ):
-            self.count([heads])
-        nothing = _GroupBacklog()
-        return [
-            self._lag(
-                priority, self._head(priority, heads), outs.get((group or "", priority), nothing)
-            )
-            for priority in BY_URGENCY
-        ]
-
-    def _head(self, priority: Priority, heads: Mapping[Priority, int]) -> int:
-        return max(heads.get(priority, 0), self._bounds[priority].low - 1)
-
-    def _lag(self, priority: Priority, head: int, out: _GroupBacklog) -> PriorityLag:
+    def lag_of(group: str | None, priority: Priority, head: int) -> PriorityLag:
+        out = outs.get((group or "", priority), _GroupBacklog())
         position = head if out.first is None else min(head, out.first - 1)
-        behind = self._unread[priority, head] + out.claimed + out.retrying
+        behind = unread[priority][head] + out.claimed + out.retrying
         return PriorityLag(
-            priority,
-            position,
-            self._bounds[priority].stable + 1,
-            behind,
-            out.claimed,
-            out.retrying,
-            out.dead,
-            self._oldest(priority, position) if behind else None,
-        )
+            priority, position, bounds[priority].stable + 1, behind, out.claimed, out.retrying,
+            out.dead, oldest(priority, position) if behind else None,
+        )  # fmt: skip
 
-    def _oldest(self, priority: Priority, position: int) -> int | None:
-        if (priority, position) not in self._times:
-            end = self._bounds[priority].stable
-            time = time_after(self._session, self._topic, priority, position, end)
-            self._times[priority, position] = time
-        return self._times[priority, position]
+    return [
+        [lag_of(group, one, its[one]) for one in BY_URGENCY]
+        for (group, _), its in zip(readers, heads, strict=True)
+    ]
+
+
+def _unread(
+    session: DbConnection, topic: str, priority: Priority, positions: Iterable[int], end: int
+) -> dict[int, int]:
+    """How many messages are behind each position, up to ``end``."""
+    found = {position: max(0, end - position) for position in positions}
+    near = sorted((one for one, behind in found.items() if 0 < behind <= EXACT), reverse=True)
+    # From each of them to the next higher one.
+    spans = [(one + 1, above) for one, above in zip(near, [end, *near], strict=False)]
+    counts = _counts(session, topic, priority, spans)
+    return found | dict(zip(near, accumulate(counts), strict=True))
 
 
 def _outstanding(session: DbConnection, topic: str, group: str | None = None) -> _Outs:
