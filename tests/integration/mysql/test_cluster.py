@@ -216,7 +216,7 @@ def in_one_packet(
     except Fault as fault:
         if not session.is_broken:
             session.run("ROLLBACK")
-        if fault.is_duplicate:
+        if fault.code == appends.DUPLICATE:
             with session.transaction():
                 appends.pass_rows(session, topic, priority, size)
         raise
