@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -37,16 +38,14 @@ class Lease(Generic[Owner]):
         self.since = since
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SettledRange(Generic[Owner]):
     """Messages of one lease that were settled by one request: run.contents[start:stop]."""
 
-    __slots__ = ("owner", "run", "start", "stop")
-
-    def __init__(self, owner: Owner, run: Run, start: int, stop: int) -> None:
-        self.owner = owner
-        self.run = run
-        self.start = start
-        self.stop = stop
+    owner: Owner
+    run: Run
+    start: int
+    stop: int
 
     @property
     def count(self) -> int:

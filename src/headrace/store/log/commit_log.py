@@ -375,8 +375,7 @@ class CommitLog:
         sync = sync or self._want_sync or bool(cold)
 
         chunks, then = self._hot.take_chunks() + cold, self._committed
-        job = CommitJob(chunks, self.end, sync=sync, then=then, task=task)
-        job.done, job.after = done, after
+        job = CommitJob(chunks, self.end, sync=sync, then=then, task=task, done=done, after=after)
         self._want_sync = False
         job.ends, self.index.grown = self.index.grown, {}
         job.is_timed = self._began is not None

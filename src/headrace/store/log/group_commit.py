@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
@@ -53,33 +54,24 @@ class SegmentWrite:
             return self.encode()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CommitJob:
     """One commit. ``then`` runs on the loop once it is done."""
 
-    __slots__ = ("after", "began", "chunks", "done", "end", "ends", "is_timed", "size", "sync",
-                 "sync_seconds", "task", "then", "write_seconds")  # fmt: skip
-
-    def __init__(
-        self,
-        chunks: list[SegmentWrite],
-        end: int,
-        *,
-        sync: bool,
-        then: Callable[[CommitJob], None],
-        task: Callable[[], None] | None = None,
-    ) -> None:
-        self.chunks = chunks
-        self.end = end
-        self.sync = sync
-        self.then = then
-        self.task = task  # other work of the disk, done after the chunks; can be done again
-        self.done: Callable[[], None] | None = None  # of a checkpoint
-        self.after: Callable[[], None] | None = None  # of a compaction
-        self.ends: dict[int, int] = {}  # by queue: behind the last of its messages
-        self.began = 0.0  # when the first of its messages was appended, else when it was made
-        self.is_timed = False  # it has messages
-        self.size = 0
-        self.write_seconds = self.sync_seconds = 0.0
+    chunks: list[SegmentWrite]
+    end: int
+    _: KW_ONLY
+    sync: bool
+    then: Callable[[CommitJob], None]
+    task: Callable[[], None] | None = None  # of the disk, after the chunks; can be done again
+    done: Callable[[], None] | None = None  # of a checkpoint
+    after: Callable[[], None] | None = None  # of a compaction
+    ends: dict[int, int] = field(default_factory=dict)  # by queue: behind its last message
+    began: float = 0.0  # when the first of its messages was appended, else when it was made
+    is_timed: bool = False  # it has messages
+    size: int = 0
+    write_seconds: float = 0.0
+    sync_seconds: float = 0.0
 
 
 class DiskReserve:
