@@ -9,11 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.bulk.decode.batches import ColumnDecoder, cut
-from headrace.bulk.decode.queue_messages import ContentColumns
+from headrace.bulk.decode.batches import cut
 from headrace.bulk.decode.records import Records, rows_of
 from headrace.bulk.decode.schema import COLUMNS
-from headrace.bulk.decode.topic_entries import EntryColumns
+from headrace.bulk.read_plan import ReadPlan
 from headrace.model.record_columns import RecordColumns
 from headrace.model.topics.message_priority import Priority
 from headrace.store.api.message_log import OutgoingMessages, RecordDestination
@@ -83,10 +82,14 @@ def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Records]:
     return data, RecordColumns(0, SEED, *columns)
 
 
-def decoded(data: bytes, part: Records, decode: ColumnDecoder) -> Rows:
+def plan_of(kind: str, lane: str = "") -> ReadPlan:
+    return ReadPlan(kind, "src", 7, lane, list(COLUMNS), 0, ())
+
+
+def decoded(data: bytes, part: Records, job: ReadPlan) -> Rows:
     rows, damaged = rows_of(np.frombuffer(data, np.uint8), part)
     assert not damaged
-    found = cut(rows, "src", 7, list(COLUMNS), decode)
+    found = cut(rows, job)
     return [row for batch in found for row in batch.to_pylist()]
 
 
@@ -101,7 +104,7 @@ def test_contents_of_queues(
 ) -> None:
     made = [[make_content(p, body, frame_max=size) for p, body, size in one] for one in records]
     data, part = segment(made, group)
-    rows = decoded(data, part, ContentColumns)
+    rows = decoded(data, part, plan_of("queue"))
     flat = [one for record in records for one in record]
     assert [row["offset"] for row in rows] == list(range(5, 5 + len(flat)))
     for row, (given_properties, body, _) in zip(rows, flat, strict=True):
@@ -130,7 +133,7 @@ def test_contents_of_queues(
 @given(st.lists(st.lists(entries, min_size=1, max_size=5), min_size=1, max_size=5))
 def test_entries_of_topics(records: list[list[Entry]]) -> None:
     data, part = segment([[encode_entry(one) for one in record] for record in records], False)
-    rows = decoded(data, part, lambda found: EntryColumns(found, Priority.HIGH.label))
+    rows = decoded(data, part, plan_of("topic", Priority.HIGH.label))
     flat = [one for record in records for one in record]
     for row, entry in zip(rows, flat, strict=True):
         assert row["body"] == entry.body
@@ -154,7 +157,7 @@ def test_a_range_begins_and_ends_within_records(data: st.DataObject) -> None:
         low_offsets=np.maximum(part.low_offsets, low),
         high_offsets=np.minimum(part.high_offsets, high),
     )
-    rows = decoded(stored, wanted, ContentColumns)
+    rows = decoded(stored, wanted, plan_of("queue"))
     assert [row["offset"] for row in rows] == list(range(low, high))
 
 
@@ -162,11 +165,11 @@ def test_a_range_begins_and_ends_within_records(data: st.DataObject) -> None:
 def test_a_flipped_bit_is_reported_and_never_delivered(place: int, bit: int) -> None:
     contents = [[make_content(Properties(message_id="m"), b"body %d" % n)] * 3 for n in range(4)]
     stored, part = segment(contents, False)
-    clean = decoded(stored, part, ContentColumns)
+    clean = decoded(stored, part, plan_of("queue"))
     hurt = bytearray(stored)
     hurt[place % len(hurt)] ^= 1 << bit
     rows, damaged = rows_of(np.frombuffer(bytes(hurt), np.uint8), part)
-    found = cut(rows, "src", 7, list(COLUMNS), ContentColumns)
+    found = cut(rows, plan_of("queue"))
     shown = {row["offset"]: row for batch in found for row in batch.to_pylist()}
     assert set(shown) | set(damaged) == {row["offset"] for row in clean}
     for row in clean:  # what is shown is what was stored; padding may change

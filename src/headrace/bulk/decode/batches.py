@@ -7,7 +7,6 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from threading import Lock
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,21 +31,9 @@ BATCH_BYTES = 4 << 20
 BATCH_ROWS = 65_536
 
 
-class ColumnSource(Protocol):
-    """What a kind of destination knows about its own contents."""
-
-    def make(self, name: str) -> pa.Array: ...
-
-
-class ColumnDecoder(Protocol):
-    def __call__(self, rows: MessageRows) -> ColumnSource: ...
-
-
-def cut(
-    rows: MessageRows, source: str, partition: int, columns: Sequence[str], decode: ColumnDecoder
-) -> Iterator[pa.RecordBatch]:
+def cut(rows: MessageRows, job: ReadPlan) -> Iterator[pa.RecordBatch]:
     """In order; about BATCH_BYTES each, and at least one row."""
-    schema = schema_of(columns)
+    schema = schema_of(job.columns)
     ends = np.cumsum(rows.lengths)
     low = 0
     while low < len(rows):
@@ -54,20 +41,20 @@ def cut(
         high = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
         high = min(max(high, low + 1), low + BATCH_ROWS, len(rows))
         part = rows.part(low, high)
-        own = decode(part)
-        arrays = [_column(name, part, source, partition, own) for name in columns]
+        own = EntryColumns(part, job.lane) if job.kind == "topic" else ContentColumns(part)
+        arrays = [_column(name, part, job, own) for name in job.columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         low = high
 
 
 def _column(
-    name: str, rows: MessageRows, source: str, partition: int, own: ColumnSource
+    name: str, rows: MessageRows, job: ReadPlan, own: EntryColumns | ContentColumns
 ) -> pa.Array:
     n = len(rows)
     if name == "source":
-        return pa.repeat(pa.scalar(source, pa.string()), n)
+        return pa.repeat(pa.scalar(job.source, pa.string()), n)
     if name == "partition":
-        return pa.array(np.full(n, partition, np.int32))
+        return pa.array(np.full(n, job.partition, np.int32))
     if name == "offset":
         return pa.array(rows.offsets)
     if name == "timestamp":
@@ -111,7 +98,7 @@ def batches_of(job: ReadPlan, segments: Sequence[int]) -> Iterator[pa.RecordBatc
                     "their checksums are wrong. run `headrace fsck`; nothing behind them was read"
                 )
             try:
-                yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))
+                yield from cut(rows, job)
             except MalformedContent as error:
                 raise StoreError(
                     f"messages of {job.source} cannot be read, the first has offset {error.offset}:"
@@ -164,9 +151,3 @@ class MappedSegment:
                     "a segment, or behind it. `headrace fsck` names them; nothing behind them was "
                     "read"
                 ) from error
-
-
-def _decoder(job: ReadPlan) -> ColumnDecoder:
-    if job.kind == "topic":
-        return lambda rows: EntryColumns(rows, job.lane)
-    return ContentColumns
