@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.client.errors import ConnectionClosed, RequestTimeout, error_of
+from headrace.client.errors import ConnectionClosed, ProtocolViolation, RequestTimeout, error_in
 from headrace.client.settings import HostRotation, Settings
 from headrace.closing import Closing
 from headrace.errors import CommandInvalid
@@ -246,7 +246,7 @@ class BulkConnection(Closing):
         try:
             return unpack_trusted(payload)
         except (CommandInvalid, ValueError) as error:
-            raise error_of("protocol", f"cannot decode the broker's reply: {error}") from error
+            raise ProtocolViolation(f"cannot decode the broker's reply: {error}") from error
 
     def _exactly(self, size: int) -> bytearray:
         """Received where it stays: what is fetched comes in megabytes."""
@@ -295,5 +295,5 @@ def _by_text(numbers: Mapping[int, int]) -> dict[str, int]:
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     if not answer["ok"]:
-        raise error_of(str(answer.get("code", "internal")), str(answer.get("text", "")))
+        raise error_in(answer)
     return answer

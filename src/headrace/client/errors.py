@@ -6,6 +6,7 @@ classes differ from the broker's: they say what happened to a call, not what a s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 
@@ -131,6 +132,7 @@ _BY_CODE = {one.code: one for one in HeadraceError.__subclasses__()}
 _BY_CODE |= {"frame": ProtocolViolation, "syntax": ProtocolViolation}
 
 
-def error_of(code: str, text: str) -> HeadraceError:
-    """The exception for an error of the broker; an unknown code keeps its name."""
-    return _BY_CODE.get(code, HeadraceError)(text, code)
+def error_in(answer: Mapping[str, object]) -> HeadraceError:
+    """The exception for a refusal of the broker; an unknown code keeps its name."""
+    code = str(answer.get("code", "internal"))
+    return _BY_CODE.get(code, HeadraceError)(str(answer.get("text", "")), code)

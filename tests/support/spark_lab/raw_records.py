@@ -7,7 +7,7 @@ from struct import unpack_from
 from typing import Any
 
 from headrace.bulk.client import BulkConnection
-from headrace.client.errors import error_of
+from headrace.client.errors import error_in
 from headrace.wire.native.payloads import Op
 
 COLUMNS = ("positions", "first_offsets", "low_offsets", "high_offsets")
@@ -21,7 +21,7 @@ def records(bulk: BulkConnection, start: int, end: int, **fields: object) -> lis
         answer = bulk._receive()
         assert answer["rid"] == rid
         if not answer["ok"]:
-            raise error_of(answer["code"], answer["text"])
+            raise error_in(answer)
         if answer["last"]:
             return found
         found.append(answer)

@@ -34,7 +34,7 @@ from headrace.client.errors import (
     NotFound,
     ProtocolViolation,
     ResourceExhausted,
-    error_of,
+    error_in,
 )
 from headrace.client.settings import HostRotation, Settings
 from headrace.errors import BrokerError
@@ -227,7 +227,7 @@ class ConnectionCore:
             elif rid == _HELLO:
                 self._greeted(fields)
             elif rid == _SETTLE and not fields.get("ok"):
-                logger.warning("the broker refused a settlement: %s", _error_in(fields))
+                logger.warning("the broker refused a settlement: %s", error_in(fields))
 
     def tick(self, now: float) -> None:
         """Call it about once a second: time-outs and heartbeats."""
@@ -290,7 +290,7 @@ class ConnectionCore:
         if fields.get("ok"):
             self.requests.succeed(pending, fields)
             return
-        error = _error_in(fields)
+        error = error_in(fields)
         self.requests.fail(pending, error)
         if fields.get("closed") and pending.channel is not None:
             channel = pending.channel
@@ -302,7 +302,7 @@ class ConnectionCore:
         channel = self.channels.get(fields.get("ch", CONTROL))
         if channel is None:
             if fields.get("ok") is False:  # why the broker closes the connection
-                self.error = _error_in(fields)
+                self.error = error_in(fields)
         elif number == Op.PUSH:
             self._delivered(channel, fields)
         elif number == Op.CANCEL:
@@ -326,7 +326,7 @@ class ConnectionCore:
 
     def _greeted(self, fields: Mapping[str, Any]) -> None:
         if not fields.get("ok"):
-            error = _error_in(fields)
+            error = error_in(fields)
             if self.was_ready and not isinstance(error, _HOPELESS):
                 self.error = error  # try again later
             else:
@@ -351,7 +351,7 @@ class ConnectionCore:
             elif reply.get("ok"):
                 step = plan.send(reply)
             else:
-                step = plan.throw(_error_in(reply))
+                step = plan.throw(error_in(reply))
         except StopIteration:
             self._become_ready()
         except HeadraceError as error:
@@ -370,7 +370,3 @@ def _process() -> str:
     """For lists of connections: `worker.py[4711]`."""
     name = os.path.basename(sys.argv[0]) if sys.argv else ""
     return f"{name.encode('ascii', 'replace').decode()[:64] or 'python'}[{os.getpid()}]"
-
-
-def _error_in(fields: Mapping[str, Any]) -> HeadraceError:
-    return error_of(str(fields.get("code", "internal")), str(fields.get("text", "")))

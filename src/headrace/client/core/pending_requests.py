@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.client.core.channel_state import ChannelState, Completion
 from headrace.client.core.requests import ClientRequest
-from headrace.client.errors import HeadraceError, RequestTimeout, error_of
+from headrace.client.errors import HeadraceError, ProtocolViolation, RequestTimeout
 
 MAX_LOSSES = 8
 
@@ -54,7 +54,7 @@ class PendingRequests:
         try:
             result = pending.call.finish(reply)
         except (KeyError, TypeError, ValueError) as error:
-            self.fail(pending, error_of("protocol", f"cannot use the broker's reply: {error!r}"))
+            self.fail(pending, ProtocolViolation(f"cannot use the broker's reply: {error!r}"))
         else:
             self._results.append((pending.completion, result, None))
 
