@@ -206,7 +206,9 @@ final class RecordBlocks implements Closeable {
     long start = piece.positions.get(row);
     int last = row;
     while (last + 1 < piece.size && near(piece.positions.get(last + 1), piece.positions.get(last), start)) last++;
-    int size = (int) Math.min(piece.positions.get(last) - start + GAP, file.size() - start);
+    long end = piece.positions.get(last), following = last + 1 < piece.size ? piece.positions.get(last + 1) - end : 0;
+    end += following > 0 && following < WINDOW / 2 ? following : GAP; // the next record begins there, perhaps behind others
+    int size = (int) Math.min(end - start, file.size() - start);
     ByteBuffer data = fill(size <= WINDOW ? window.clear().limit(size) : ByteBuffer.allocateDirect(size), start).flip();
     int stop = row;
     for (int i = row; i <= last; i++) {

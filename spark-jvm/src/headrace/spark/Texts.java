@@ -10,16 +10,13 @@ final class Texts {
 
   private Texts() {}
 
-  /** The text itself where it is, if it is valid; otherwise a repaired copy. */
+  /** The text itself where it is, if it is valid; otherwise a repaired copy. At least 8 bytes of the record come before it. */
   static UTF8String at(long address, int size) {
-    int i = 0;
-    for (; i + 8 <= size; i += 8) {
-      if ((Platform.getLong(null, address + i) & HIGH_BITS) != 0) return checked(address, size);
-    }
-    for (; i < size; i++) {
-      if (Platform.getByte(null, address + i) < 0) return checked(address, size);
-    }
-    return UTF8String.fromAddress(null, address, size);
+    if (size == 0) return UTF8String.EMPTY_UTF8;
+    long last = Platform.getLong(null, address + size - 8); // little-endian: what comes before a short text is below
+    long high = size < 8 ? last >>> 8 * (8 - size) : last;
+    for (int i = 0; i + 8 < size; i += 8) high |= Platform.getLong(null, address + i);
+    return (high & HIGH_BITS) == 0 ? UTF8String.fromAddress(null, address, size) : checked(address, size);
   }
 
   private static UTF8String checked(long address, int size) {

@@ -84,7 +84,9 @@ final class TopicEntries implements ContentColumns {
   }
 
   private static long tableEnd(long entry) {
-    return start(entry, 5) + Integer.toUnsignedLong(Platform.getInt(null, entry + PROPERTIES_LENGTH_AT));
+    long four = Platform.getLong(null, entry + 2); // lengths: this is done for every message
+    return entry + FIELDS_AT + (four & 0xffff) + (four >>> 16 & 0xffff) + (four >>> 32 & 0xffff) + (four >>> 48) + length(entry, 4)
+        + Integer.toUnsignedLong(Platform.getInt(null, entry + PROPERTIES_LENGTH_AT));
   }
 
   @Override public boolean hasTag(int row, Set<UTF8String> tags) { return !lacks(row, TAGS) && tags.contains(field(row, 1)); }
