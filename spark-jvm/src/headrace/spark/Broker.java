@@ -95,7 +95,7 @@ final class Broker {
       try {
         return connection.call(BulkConnection.PIN, wanted);
       } catch (SparkError error) {
-        if (options.failOnDataLoss() || !error.isDataLost()) throw error;
+        if (options.failOnDataLoss() || !error.isDataLost) throw error;
         connection.call(BulkConnection.UNPIN, fields("query", position.query));
         return connection.call(BulkConnection.PIN, wanted);
       }

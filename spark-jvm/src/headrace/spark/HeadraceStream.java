@@ -229,7 +229,7 @@ final class HeadraceStream implements MicroBatchStream, SupportsTriggerAvailable
       pinned = position;
     } catch (SparkError error) {
       // A position that the broker does not have: the plan of the next batch sets it back.
-      if (options.failOnDataLoss() || !error.isDataLost()) throw error;
+      if (options.failOnDataLoss() || !error.isDataLost) throw error;
     }
   }
 

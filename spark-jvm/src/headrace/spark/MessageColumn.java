@@ -32,22 +32,14 @@ abstract class MessageColumn extends ColumnVector {
       this.fill = fill;
     }
 
-    void reset() {
-      rows = -1;
-    }
-
-    boolean isFilled() {
-      return rows >= 0;
-    }
+    void reset() { rows = -1; }
 
     void add(UTF8String name, UTF8String value) {
       names.add(name);
       values.add(value);
     }
 
-    void endRow() {
-      starts[++rows] = names.size;
-    }
+    void endRow() { starts[++rows] = names.size; }
 
     @Override
     public ColumnarMap getMap(int row) {

@@ -64,6 +64,19 @@ final class MessageReader implements PartitionReader<ColumnarBatch> {
     blocks = new RecordBlocks(options, task, used, isStream);
   }
 
+  /** The columns that a kind of destination reads from the contents of its messages. */
+  interface ContentColumns {
+    ColumnVector column(String name);
+
+    /** Another batch begins. */
+    void reset();
+
+    /** Whether the fields of fixed size are there and the lengths in them fit; {@code there}: how much of the content is. */
+    boolean isWhole(long content, int length, int there);
+
+    boolean hasTag(int row, Set<UTF8String> tags);
+  }
+
   ColumnVector column(String name) {
     used.add(name);
     return switch (name) {

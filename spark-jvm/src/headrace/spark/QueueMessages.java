@@ -7,7 +7,7 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Messages of queues as columns: a content is an AMQP header frame, then body frames. */
-final class QueueMessages implements ContentColumns {
+final class QueueMessages implements MessageReader.ContentColumns {
   private static final int PAYLOAD = 7, FRAME = 8, SIZE_AT = PAYLOAD + 4, FLAGS_AT = PAYLOAD + 12;
   private static final int HEADERS = 2, MODE = 3, PRIORITY = 4, MESSAGE_ID = 8, TIMESTAMP = 9; // numbers of the properties
   private static final long LAST_SECOND = 253_402_300_799L; // of the year 9999

@@ -153,22 +153,17 @@ final class RecordBlocks implements Closeable {
       if (error.getMessage().contains("not_implemented")) return false;
       throw error;
     }
-    var job = (Map<?, ?>) MessagePack.unpack(((ByteBuffer) found.get("job")).duplicate());
+    var packed = (ByteBuffer) found.get("job"); // valid until the next call: a copy is kept
+    var job = (Map<?, ?>) MessagePack.unpack(ByteBuffer.allocate(packed.remaining()).put(packed).flip());
     try {
       if (!Files.readString(BOOT_ID).strip().equals(found.get("boot"))) return false; // behind a tunnel
     } catch (IOException error) {
       return false;
     }
-    pieces = ((List<?>) copied(job.get("pieces"))).iterator();
+    pieces = ((List<?>) job.get("pieces")).iterator();
     files = ((List<?>) found.get("files")).iterator();
     next = (Long) job.get("next");
     return true;
-  }
-
-  /** Bytes of an answer are valid until the next call: these are kept longer. */
-  private static Object copied(Object value) {
-    if (value instanceof List<?> list) return list.stream().map(RecordBlocks::copied).toList();
-    return value instanceof ByteBuffer bytes ? ByteBuffer.allocate(bytes.remaining()).put(bytes.duplicate()).flip() : value;
   }
 
   /** Opens the segment of the next piece; false when it is gone, not ours, or may not be read. */
@@ -209,7 +204,7 @@ final class RecordBlocks implements Closeable {
     long end = piece.positions.get(last), following = last + 1 < piece.size ? piece.positions.get(last + 1) - end : 0;
     end += following > 0 && following < WINDOW / 2 ? following : GAP; // the next record begins there, perhaps behind others
     int size = (int) Math.min(end - start, file.size() - start);
-    ByteBuffer data = fill(size <= WINDOW ? window.clear().limit(size) : ByteBuffer.allocateDirect(size), start).flip();
+    ByteBuffer data = filled(size, start);
     int stop = row;
     for (int i = row; i <= last; i++) {
       long place = piece.positions.get(i) - start, length = size - place < 8 ? Integer.MAX_VALUE : Integer.toUnsignedLong(data.getInt((int) place + 4));
@@ -219,7 +214,7 @@ final class RecordBlocks implements Closeable {
     if (stop == row) { // longer than the window, or damaged
       long length = size < 8 ? 0 : Integer.toUnsignedLong(data.getInt(4));
       size = (int) Math.min(Math.min(length, file.size() - start), Integer.MAX_VALUE - 8);
-      data = fill(size <= WINDOW ? window.clear().limit(size) : ByteBuffer.allocateDirect(size), start).flip();
+      data = filled(size, start);
       stop = row + 1;
     }
     var positions = LongBuffer.allocate(stop - row);
@@ -255,6 +250,10 @@ final class RecordBlocks implements Closeable {
 
   private static boolean near(long position, long before, long start) {
     return position >= before && position - before <= GAP * 4L && position - start <= WINDOW - GAP;
+  }
+
+  private ByteBuffer filled(int size, long start) throws IOException {
+    return fill(size <= WINDOW ? window.clear().limit(size) : ByteBuffer.allocateDirect(size), start).flip();
   }
 
   /** Reads up to the limit of the buffer, or the end of the file. */

@@ -7,7 +7,7 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Messages of topics as columns: a fixed head with flags and lengths, then the fields. */
-final class TopicEntries implements ContentColumns {
+final class TopicEntries implements MessageReader.ContentColumns {
   private static final int KEY = 1, TAGS = 2, SOURCE_IP = 4, MESSAGE_ID = 8, BORN = 16;
   private static final int BORN_AT = 16, FIELDS_AT = 32, PROPERTIES_LENGTH_AT = 12;
   private static final UTF8String TOKEN_NAME = UTF8String.fromString("token"), IP_NAME = UTF8String.fromString("source_ip");
