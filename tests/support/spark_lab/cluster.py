@@ -19,6 +19,7 @@ from support.spark_lab.sessions import SRC, STARTUP, TESTS
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 WORKERS = 2
+START_SECONDS = 400.0  # three Java processes, on a machine that others use as well
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def started(place: Path) -> Iterator[Cluster]:
             found[:] = [match[0]] if match else []
             return bool(found)
 
-        wait_for(is_up, timeout=120)
+        wait_for(is_up, timeout=START_SECONDS)
         workers = [
             _start(stack, place / f"worker{number}.log",
                    "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
@@ -66,7 +67,7 @@ def started(place: Path) -> Iterator[Cluster]:
         ]  # fmt: skip
         wait_for(
             lambda: log.read_text(errors="replace").count("Registering worker") == WORKERS,
-            timeout=120,
+            timeout=START_SECONDS,
         )
         yield Cluster(found[0], tuple(one.pid for one in workers))
 
