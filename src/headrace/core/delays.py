@@ -25,6 +25,7 @@ MAX_DELAY_MS = (1 << 32) - 1
 NAME_PREFIX = "amq.delayed."
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DelayedMessageQueue:
     """The delayed messages of one exchange.
 
@@ -32,23 +33,17 @@ class DelayedMessageQueue:
     are due they leave it and enter their queues in one atomic group.
     """
 
-    __slots__ = ("_exchange", "_next_offset", "_publish", "_services", "count", "name", "number")
+    services: VhostServices
+    exchange: Exchange
+    publish: Callable[[Exchange, PublishedRun, bytes, Properties], int]
+    number: int | None = None  # in the log
+    # A name no queue can have: a dead letter that comes here has not come round to its queue.
+    name: str = field(init=False)
+    count: int = 0
+    _next_offset: int = 0
 
-    def __init__(
-        self,
-        services: VhostServices,
-        exchange: Exchange,
-        publish: Callable[[Exchange, PublishedRun, bytes, Properties], int],
-        number: int | None = None,
-    ) -> None:
-        self._services = services
-        self._exchange = exchange
-        self._publish = publish
-        # A name no queue can have: a dead letter that comes here has not come round to its queue.
-        self.name = NAME_PREFIX + exchange.name
-        self.number = number  # in the log
-        self._next_offset = 0
-        self.count = 0
+    def __post_init__(self) -> None:
+        self.name = NAME_PREFIX + self.exchange.name
 
     def put(self, batch: PublishedRun) -> bool:
         later = PublishedRun(  # what a waiting message needs of its run, without its neighbours
@@ -63,28 +58,28 @@ class DelayedMessageQueue:
             properties = properties_of(content)
             delay = _delay_of(properties)
             if delay <= 0:
-                position = self._publish(self._exchange, batch, content, properties)
+                position = self.publish(self.exchange, batch, content, properties)
             else:
                 # The header stays, turned negative: the receiver sees that the wait is over.
                 assert properties.headers is not None
                 properties.headers.set("x-delay", -delay)
                 waiting = with_properties(content, properties)
                 offset, position = self._store(later, waiting)
-                self._wait(later, waiting, offset, self._services.clock.now_ms() + delay)
+                self._wait(later, waiting, offset, self.services.clock.now_ms() + delay)
             batch.position = max(batch.position, position)
         return True
 
     def _wait(self, batch: PublishedRun, content: bytes, offset: int | None, due_ms: int) -> None:
         self.count += 1
-        self._services.timers.at(due_ms, partial(self._due, batch, content, offset))
+        self.services.timers.at(due_ms, partial(self._due, batch, content, offset))
 
     def _store(self, batch: PublishedRun, content: bytes) -> tuple[int | None, int]:
         """Append the message to the log; returns its offset and the position to wait for."""
-        log = self._services.storage.log
-        if not batch.persistent or not self._exchange.durable or log is None:
+        log = self.services.storage.log
+        if not batch.persistent or not self.exchange.durable or log is None:
             return None, 0
         if self.number is None:
-            row = self._services.storage.new_destination(self._services.name, self.name)
+            row = self.services.storage.new_destination(self.services.name, self.name)
             if row is None:
                 return None, 0
             self.number = row.id
@@ -105,10 +100,10 @@ class DelayedMessageQueue:
 
     def restore(self) -> None:
         """Wait again after a restart; what is overdue is published at once, in order."""
-        log = self._services.storage.log
+        log = self.services.storage.log
         assert log is not None and self.number is not None
         self._next_offset = log.reads.next_offset(self.number)
-        clock = self._services.clock
+        clock = self.services.clock
         since_wall = clock.now_ms() - clock.expiry_ms()
         start = 0
         while start < self._next_offset:
@@ -128,9 +123,9 @@ class DelayedMessageQueue:
 
     def _due(self, batch: PublishedRun, content: bytes, offset: int | None) -> None:
         self.count -= 1
-        storage = self._services.storage
+        storage = self.services.storage
         with storage.atomic():
-            self._publish(self._exchange, batch, content, properties_of(content))
+            self.publish(self.exchange, batch, content, properties_of(content))
             if offset is not None and self.number is not None and storage.log is not None:
                 storage.log.settle(self.number, range(offset, offset + 1))
 

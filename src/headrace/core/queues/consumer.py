@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.model.message import Run
@@ -28,41 +29,18 @@ class Subscriber(Protocol):
         """The queue ended the subscription."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Consumer:
     """One consumer of one queue."""
 
-    __slots__ = (
-        "arguments",
-        "channel",
-        "exclusive",
-        "no_ack",
-        "prefetch",
-        "priority",
-        "queue",
-        "tag",
-        "unacked",
-        "wire",
-    )
-
-    def __init__(
-        self,
-        queue: Queue,
-        channel: Subscriber,
-        tag: str,
-        *,
-        no_ack: bool = False,
-        exclusive: bool = False,
-        prefetch: int = 0,
-        priority: int = 0,
-        arguments: Mapping[str, object] | None = None,
-    ) -> None:
-        self.queue = queue
-        self.channel = channel
-        self.tag = tag
-        self.no_ack = no_ack
-        self.exclusive = exclusive
-        self.prefetch = prefetch  # 0 = no limit
-        self.priority = priority
-        self.arguments = arguments or {}
-        self.unacked = 0
-        self.wire: dict[int, bytes] = {}  # encoded delivery heads, kept here by the session
+    queue: Queue
+    channel: Subscriber
+    tag: str
+    _: KW_ONLY
+    no_ack: bool = False
+    exclusive: bool = False
+    prefetch: int = 0  # 0 = no limit
+    priority: int = 0
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    unacked: int = 0
+    wire: dict[int, bytes] = field(default_factory=dict)  # encoded heads, kept by the session

@@ -4,43 +4,37 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from headrace.core.loop_turn import LoopTurn, Steps, log_failure
 from headrace.model.message import Run
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DeadMessageRemoval:
     """Messages that have left the backlog and are not dead-lettered yet, with their reasons."""
 
-    __slots__ = ("_pieces", "_remove", "_turn", "_waiting", "closed", "is_running")
-
-    def __init__(
-        self,
-        turn: LoopTurn,
-        pieces: Callable[[Run], Iterable[Run]],
-        remove: Callable[[Run, str], None],
-    ) -> None:
-        self._turn = turn
-        self._pieces = pieces  # a run in the parts that are removed in one step each
-        self._remove = remove
-        self._waiting: deque[tuple[list[Run], str]] = deque()
-        self.is_running = False
-        self.closed = False
+    turn: LoopTurn
+    pieces: Callable[[Run], Iterable[Run]]  # a run in the parts that are removed in one step each
+    remove: Callable[[Run, str], None]
+    is_running: bool = False
+    closed: bool = False
+    _waiting: deque[tuple[list[Run], str]] = field(default_factory=deque)
 
     def add(self, runs: list[Run], reason: str) -> None:
         self._waiting.append((runs, reason))
         if not self.is_running:
             self.is_running = True
-            self._turn.run(self._steps(), self._finished)
+            self.turn.run(self._steps(), self._finished)
 
     def _steps(self) -> Steps:
         while self._waiting:
             runs, reason = self._waiting.popleft()
             for run in runs:
-                for piece in self._pieces(run):
+                for piece in self.pieces(run):
                     if self.closed:
                         return
-                    self._remove(piece, reason)
+                    self.remove(piece, reason)
                     yield
 
     def _finished(self, error: Exception | None) -> None:
@@ -53,4 +47,4 @@ class DeadMessageRemoval:
 
     def close(self) -> None:
         self.closed = True
-        self._pieces, self._remove = lambda run: (), lambda run, reason: None  # see AckTimeouts
+        self.pieces, self.remove = lambda run: (), lambda run, reason: None  # see AckTimeouts

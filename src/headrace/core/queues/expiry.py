@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from headrace.core.clock import Timer, Timers
 from headrace.core.counters import QueueCounters
@@ -15,42 +16,30 @@ from headrace.store.api.message_log import StoredRun
 EXPIRE_AT_ONCE = 1000  # messages that are dropped before others are served
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MessageExpiry:
     """When messages expire, the timer for the next one, and their removal from the head."""
 
-    __slots__ = ("_backlog", "_closed", "_counters", "_dead_removal", "_dispatch",
-                 "_is_scheduled", "_overdue", "_timer", "_timers", "_turn", "is_active",
-                 "marked_at", "ttl_ms")  # fmt: skip
-
-    def __init__(
-        self,
-        timers: Timers,
-        turn: LoopTurn,
-        backlog: Backlog | PriorityBacklog,
-        dead_removal: DeadMessageRemoval,
-        counters: QueueCounters,
-        dispatch: Callable[[], None],
-    ) -> None:
-        self._timers = timers
-        self._turn = turn
-        self._backlog = backlog
-        self._dead_removal = dead_removal
-        self._counters = counters
-        self._dispatch = dispatch
-        self.ttl_ms: int | None = None  # of the queue
-        self.is_active = False  # some message may expire
-        self.marked_at = 0  # when the queue was marked in this loop turn
-        self._overdue = 0  # more has expired, up to this time, than one share; 0: no more has
-        self._is_scheduled = False
-        self._timer: Timer | None = None
-        self._closed = False
+    timers: Timers
+    turn: LoopTurn
+    backlog: Backlog | PriorityBacklog
+    dead_removal: DeadMessageRemoval
+    counters: QueueCounters
+    dispatch: Callable[[], None]
+    ttl_ms: int | None = None  # of the queue
+    is_active: bool = False  # some message may expire
+    marked_at: int = 0  # when the queue was marked in this loop turn
+    _overdue: int = 0  # more has expired, up to this time, than one share; 0: no more has
+    _is_scheduled: bool = False
+    _timer: Timer | None = None
+    _closed: bool = False
 
     def expires_at(self, ttl_ms: int | None, *, is_marked: bool) -> int | None:
         """When a message that arrives now expires; None: never."""
         ttl_ms = self.shorter_ttl(ttl_ms)
         if ttl_ms is None:
             return None
-        now = self._timers.clock.now_ms()
+        now = self.timers.clock.now_ms()
         if not is_marked:
             self.marked_at = now
         self.is_active = True
@@ -66,7 +55,7 @@ class MessageExpiry:
         known = [ms for ms in (self.ttl_ms, stored.ttl_ms) if ms is not None]
         if not known:
             return None
-        clock = self._timers.clock
+        clock = self.timers.clock
         self.is_active = True
         return clock.now_ms() + min(known) - max(clock.expiry_ms() - stored.time, 0)
 
@@ -79,19 +68,19 @@ class MessageExpiry:
 
     def drop_due(self) -> None:
         """Drop what has expired, and wait for the next message that does."""
-        if not self._closed and self._drop_until(self._timers.clock.now_ms()):
+        if not self._closed and self._drop_until(self.timers.clock.now_ms()):
             self.arm()
 
     def _drop_until(self, now: int) -> bool:
         """Drop what has expired at the head; False: there is more, and it goes in later turns."""
-        if not self._dead_removal.is_running:
-            expired = self._backlog.take_expired(now, EXPIRE_AT_ONCE)
+        if not self.dead_removal.is_running:
+            expired = self.backlog.take_expired(now, EXPIRE_AT_ONCE)
             if not expired:
                 self._overdue = 0
                 return True
-            self._counters.expired += sum(map(len, expired))
-            self._dead_removal.add(expired, EXPIRED)
-        due = self._backlog.next_expiry()
+            self.counters.expired += sum(map(len, expired))
+            self.dead_removal.add(expired, EXPIRED)
+        due = self.backlog.next_expiry()
         if due is None or due > now:
             self._overdue = 0
             return True
@@ -103,19 +92,19 @@ class MessageExpiry:
         """There is more to drop: go on in another loop turn."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._turn.later(self)
+            self.turn.later(self)
 
     def work(self) -> None:
         """Continue with what has expired, in a later loop turn."""
         self._is_scheduled = False
         if not self._closed:
-            self._dispatch()
+            self.dispatch()
 
     def arm(self) -> None:
         """Wait for the expiry of the head."""
-        due = self._backlog.next_expiry()
+        due = self.backlog.next_expiry()
         if due is None:
-            if not self._backlog.count and self.ttl_ms is None:
+            if not self.backlog.count and self.ttl_ms is None:
                 self.is_active = False
             return
         timer = self._timer
@@ -123,11 +112,11 @@ class MessageExpiry:
             if timer.due <= due:
                 return
             timer.cancel()
-        self._timer = self._timers.at(due, self.drop_due)
+        self._timer = self.timers.at(due, self.drop_due)
 
     def close(self) -> None:
         self._closed = True
-        self._backlog, self._dispatch = Backlog(), lambda: None  # see AckTimeouts.close
+        self.backlog, self.dispatch = Backlog(), lambda: None  # see AckTimeouts.close
         if self._timer is not None:
             self._timer.cancel()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from headrace.core.queues.paging import QueuePaging
 from headrace.model.message import PublishedRun, Run
@@ -29,41 +30,31 @@ def shifted(indices: Sequence[int], first: int) -> Sequence[int]:
     return [first + index for index in indices]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PreparedPuts:
     """Messages in their order, paged out. Offsets and times of expiry count from 0."""
 
-    __slots__ = ("_highest", "_new_paging", "_run_type", "_shorter_ttl", "count", "is_expiring",
-                 "level", "paged")  # fmt: skip
-
-    def __init__(
-        self,
-        new_paging: Callable[[], QueuePaging],
-        run_type: type[Run],
-        level: int,
-        highest: int | None,
-        shorter_ttl: Callable[[int | None], int | None],
-    ) -> None:
-        self._new_paging = new_paging
-        self._run_type = run_type
-        self._highest = highest  # priority
-        self._shorter_ttl = shorter_ttl
-        self.level = level  # of durability
-        self.paged: dict[int, QueuePaging] = {}  # by priority
-        self.count = 0
-        self.is_expiring = False
+    new_paging: Callable[[], QueuePaging]
+    run_type: type[Run]
+    level: int  # of durability
+    highest: int | None  # priority
+    shorter_ttl: Callable[[int | None], int | None]
+    paged: dict[int, QueuePaging] = field(default_factory=dict)  # by priority
+    count: int = 0
+    is_expiring: bool = False
 
     def add(self, batch: PublishedRun) -> int:
         """Add messages at the end; returns the offset of the first."""
         first, contents = self.count, batch.contents
         self.count += len(contents)
-        expires = self._shorter_ttl(batch.ttl_ms)
+        expires = self.shorter_ttl(batch.ttl_ms)
         self.is_expiring = self.is_expiring or expires is not None
-        for priority, members, indices in by_priority(contents, self._highest):
-            run = self._run_type(
+        for priority, members, indices in by_priority(contents, self.highest):
+            run = self.run_type(
                 batch.route,
                 members,
                 shifted(indices, first),
-                sum(map(self._run_type.measure, members)),
+                sum(map(self.run_type.measure, members)),
                 channel_number=batch.channel_number,
                 persistent=batch.persistent and self.level > 0,
                 expires=expires,
@@ -71,7 +62,7 @@ class PreparedPuts:
             )
             paged = self.paged.get(priority)
             if paged is None:
-                paged = self.paged[priority] = self._new_paging()
+                paged = self.paged[priority] = self.new_paging()
             paged.push(run)
         return first
 
