@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.core.clock import Timer
@@ -35,20 +36,16 @@ class EventSource(Protocol):
     uuid: str
 
 
+@dataclass(slots=True, eq=False)
 class MessageEvents:
     """Events of one vhost. Nothing is recorded unless ``on`` is set."""
 
-    __slots__ = ("_append", "_count", "_notes", "_services", "_timer", "on")
-
-    def __init__(
-        self, services: VhostServices, append: Callable[[TopicSpec, list[Entry]], object]
-    ) -> None:
-        self._services = services
-        self._append = append  # to a topic, which is created if it is missing
-        self._notes: dict[tuple[EventSource, str], list[Note]] = {}
-        self._timer: Timer | None = None
-        self._count = 0
-        self.on = False
+    services: VhostServices
+    append: Callable[[TopicSpec, list[Entry]], object]  # to a topic, created if it is missing
+    on: bool = False
+    _notes: dict[tuple[EventSource, str], list[Note]] = field(default_factory=dict)
+    _timer: Timer | None = None
+    _count: int = 0
 
     def note(
         self, queue: EventSource, kind: str, offsets: Sequence[int], consumer: str = ""
@@ -58,7 +55,7 @@ class MessageEvents:
         if notes is None:
             notes = self._notes[queue, kind] = []
             if self._timer is None:
-                self._timer = self._services.timers.after(EVERY_MS, self.flush)
+                self._timer = self.services.timers.after(EVERY_MS, self.flush)
         notes.append((offsets, consumer))
         self._count += 1
         if self._count >= NOTES_AT_ONCE:
@@ -70,16 +67,16 @@ class MessageEvents:
             self._timer.cancel()
             self._timer = None
         notes, self._notes, self._count = self._notes, {}, 0
-        if not notes or self._services.storage.log is None:
+        if not notes or self.services.storage.log is None:
             return
-        now = int(self._services.clock.wall_seconds() * 1000)
+        now = int(self.services.clock.wall_seconds() * 1000)
         entries = [
             _entry(queue, kind, now, ranges[start : start + RANGES_PER_ENTRY])
             for (queue, kind), noted in notes.items()
             for ranges in (list(merged(noted)),)
             for start in range(0, len(ranges), RANGES_PER_ENTRY)
         ]
-        self._append(TopicSpec(TOPIC, 1, RETENTION), entries)
+        self.append(TopicSpec(TOPIC, 1, RETENTION), entries)
 
 
 def _entry(queue: EventSource, kind: str, now: int, ranges: list[Range]) -> Entry:

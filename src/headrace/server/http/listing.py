@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
@@ -36,19 +37,14 @@ class ColumnGroup(NamedTuple, Generic[T]):
     make: Callable[[T], Row]
 
 
+@dataclass(eq=False)
 class ListColumns(Generic[T]):
     """The columns of a list: each is a function of the thing that is listed."""
 
-    def __init__(
-        self,
-        columns: Mapping[str, Callable[[T], object]],
-        *,
-        groups: Sequence[ColumnGroup[T]] = (),
-        optional: Collection[str] = (),
-    ) -> None:
-        self.groups = groups
-        self._single = dict(columns)
-        self._optional = frozenset(optional)  # left out when the value is None
+    columns: Mapping[str, Callable[[T], object]]
+    _: KW_ONLY
+    groups: Sequence[ColumnGroup[T]] = ()
+    optional: Collection[str] = ()  # left out when the value is None
 
     def column(self, name: str) -> Callable[[T], object] | None:
         """How to get at one column."""
@@ -56,7 +52,7 @@ class ListColumns(Generic[T]):
             if name in group.names:
                 make = group.make
                 return lambda thing: make(thing)[name]
-        return self._single.get(name)
+        return self.columns.get(name)
 
     def row(self, thing: T, wanted: Collection[str] | None = None) -> Row:
         """The row, or those top-level columns of it that are wanted."""
@@ -64,10 +60,10 @@ class ListColumns(Generic[T]):
         for group in self.groups:
             if wanted is None or any(name in wanted for name in group.names):
                 row.update(group.make(thing))
-        for name, column in self._single.items():
+        for name, column in self.columns.items():
             if wanted is None or name in wanted:
                 value = column(thing)
-                if value is not None or name not in self._optional:
+                if value is not None or name not in self.optional:
                     row[name] = value
         return row
 
