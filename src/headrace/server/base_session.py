@@ -86,6 +86,7 @@ class BaseSession:
     reads: int = 0
     sent: int = 0
     writes: int = 0
+    _answers: list[tuple[int, bytes]] = field(default_factory=list)  # (position in the log, answer)
     _inbox: deque[bytes] = field(default_factory=deque)  # chunks that are not decoded yet
     _todo: Iterator[Any] = _NOTHING  # what is left of the chunk before them
     _next: Any = None  # taken from there, and not carried out yet
@@ -128,10 +129,6 @@ class BaseSession:
 
     def take(self, event: Any) -> None:  # noqa: ANN401 - each protocol has its own
         """Carry out one event. Never raises."""
-        raise NotImplementedError
-
-    def confirm_publishes(self) -> bool:
-        """Put answers for what is safe into the output; True when some still have to wait."""
         raise NotImplementedError
 
     def release_channels(self) -> None:
@@ -330,9 +327,29 @@ class BaseSession:
     def send_bytes(self, data: bytes | bytearray) -> None:
         self.output.write(data)
 
+    def send_when_durable(self, position: int, data: bytes) -> None:
+        """Send an answer once the log has reached ``position`` (0: at once)."""
+        if position:
+            self._answers.append((position, data))
+            self.output.mark()
+        else:
+            self.send_bytes(data)
+
+    def confirm_publishes(self) -> bool:
+        """Put answers for what is safe into the output; True when some still have to wait."""
+        durable, count = self.broker.storage.durable, 0
+        for position, data in self._answers:
+            if position > durable:
+                break
+            self.output.parts.append(data)
+            count += 1
+        del self._answers[:count]
+        return bool(self._answers)
+
     def drop_promises(self) -> None:
         """What waits for the disk will never be true; the peer must hear of the end at once."""
         self.output.clear()
+        self._answers.clear()
         self.metadata_version = self.position = 0
 
     def flush(self) -> None:
@@ -460,3 +477,4 @@ class BaseSession:
                 self.login.cancel()
             self.release()
             self.output.clear()
+            self._answers.clear()

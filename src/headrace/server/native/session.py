@@ -7,7 +7,6 @@ per turn of the loop; answers to publishes wait until the messages are on disk.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.bulk.fetch_pool import FetchPool, FrameRelay
@@ -44,7 +43,6 @@ class Session(BaseSession):
         "_dispatch",
         "_is_lent",
         "_relays",
-        "_waiting",
         "channels",
         "client_properties",
         "config",
@@ -76,7 +74,6 @@ class Session(BaseSession):
         self.channels: dict[int | str, Channel] = {}
         self.publisher = Publisher(self)
         self.packed_properties = PackedProperties()
-        self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the log, answer)
 
     # -- input ----------------------------------------------------------------------------------
 
@@ -133,7 +130,6 @@ class Session(BaseSession):
             logger.log(level, "connection %s closed: %s", self.transport.name, error)
         if self.broker.storage.has_failed:
             self.drop_promises()
-            self._waiting.clear()
         self.closing = True
         self.release()
         fields = _refusal(rid, ch, error) | {"closed": True}
@@ -166,18 +162,7 @@ class Session(BaseSession):
         """Answer a publish once the log has reached ``position`` (0 = at once)."""
         if error is not None:
             fields |= {"ok": False, "code": code_of(error), "text": str(error)}
-        data = _answer(request, fields)
-        if position:
-            self._waiting.append((position, data))
-            self.output.mark()
-        else:
-            self.send_bytes(data)
-
-    def confirm_publishes(self) -> bool:
-        waiting, durable = self._waiting, self.broker.storage.durable
-        while waiting and waiting[0][0] <= durable:
-            self.output.parts.append(waiting.popleft()[1])
-        return bool(waiting)
+        self.send_when_durable(position, _answer(request, fields))
 
     # -- rights ---------------------------------------------------------------------------------
 
@@ -254,7 +239,6 @@ class Session(BaseSession):
         if self.is_open:  # there is no other goodbye in this protocol
             logger.info("connection %s closed by the client", self.transport.name)
         super().lost()
-        self._waiting.clear()
 
 
 def _answer(request: Request, fields: dict[str, object]) -> bytes:

@@ -7,7 +7,6 @@ messages are on disk; long polls wait without delaying other requests.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -71,8 +70,8 @@ class Session(BaseSession):
 
     protocol = "RocketMQ"
     __slots__ = (
-        "_opaques", "_server", "_waiting", "ahead", "born_host", "is_signed", "reader",
-        "refused_logins", "store_host"
+        "_opaques", "_server", "ahead", "born_host", "is_signed", "reader", "refused_logins",
+        "store_host"
     )  # fmt: skip
 
     def __init__(self, server: RequestServer, transport: ServerTransport) -> None:
@@ -88,7 +87,6 @@ class Session(BaseSession):
         self.is_signed = False  # the user is proved by a signature
         # A client that is not identified yet may send one message, not a larger frame.
         self.reader = Reader(min(settings.max_message + FRAME_SPARE, settings.frame_max))
-        self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the log, response)
         self._opaques = count(1)
         self.refused_logins: set[str] = set()
         self.ahead: set[str] = set()  # topics pulled from behind their end: logged once
@@ -174,12 +172,7 @@ class Session(BaseSession):
         if len(body) > RESPONSE_MAX:
             code, ext, body, position = ResponseCode.SYSTEM_ERROR, NO_FIELDS, b"", 0
             remark = f"the response has more than {RESPONSE_MAX} bytes, which clients cannot read"
-        data = command_bytes(request.answer(code, ext, body, remark))
-        if position:
-            self._waiting.append((position, data))
-            self.output.mark()
-        else:
-            self.send_bytes(data)
+        self.send_when_durable(position, command_bytes(request.answer(code, ext, body, remark)))
 
     def respond_with(
         self, request: Command, ext: Mapping[str, str], pieces: list[bytes], remark: str
@@ -201,12 +194,6 @@ class Session(BaseSession):
         elif isinstance(error, InternalError) or not request.is_oneway:
             logger.debug("%s: request %d refused: %s", self.transport.name, request.code, error)
         self.respond(request, code_of(error), remark=str(error))
-
-    def confirm_publishes(self) -> bool:
-        waiting, durable = self._waiting, self.broker.storage.durable
-        while waiting and waiting[0][0] <= durable:
-            self.output.parts.append(waiting.popleft()[1])
-        return bool(waiting)
 
     # -- rights ---------------------------------------------------------------------------------
 
@@ -249,7 +236,3 @@ class Session(BaseSession):
 
     def release_channels(self) -> None:
         self._server.disconnected(self)
-
-    def lost(self) -> None:
-        super().lost()
-        self._waiting.clear()
