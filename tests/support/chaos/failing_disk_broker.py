@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headrace.core.loop_turn import Flushable
+from headrace.core.storage import Storage
 from headrace.server.amqp.confirms import Confirms
 from headrace.testing.broker_process import BrokerProcess
 
@@ -71,6 +73,12 @@ def _sabotage(orders: Path) -> None:
     if orders.read_text() == LIES:
         add = Confirms.add
         Confirms.add = lambda self, count, _, refused=None: add(self, count, 0, refused)  # type: ignore[method-assign]
+        Storage.wait_for_commit = _mark_at_once  # type: ignore[method-assign]
+
+
+def _mark_at_once(self: Storage, session: Flushable) -> None:
+    if not session.marked:
+        self._turn.mark_session(session)
 
 
 def _by_kind(segments: Callable[..., int], others: Callable[..., int]) -> Callable[..., int]:
