@@ -139,7 +139,7 @@ def test_an_interrupted_replay_prints_how_to_continue(
         assert (code, out) == (1, "")
         assert err.startswith("headrace: interrupted after ")
         assert err.endswith(
-            f" of 1,000 messages: the same command with --to {until} goes on there\n"
+            f" of 1,000 messages: the same command with --to {until} continues from there\n"
         )
         first = sent()
         assert 0 < first < COUNT
