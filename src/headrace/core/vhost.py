@@ -268,6 +268,7 @@ class Vhost:
             name = self.new_queue_name()
         elif stored is None and not is_generated:
             check_new_name("queue", name)
+        asked = Declaration(durable, auto_delete, owner is not None, arguments=arguments)
         current = self.queues.get(name)
         if current is not None:
             if current.owner is not owner or (current.owner and current.owner is not connection):
@@ -275,7 +276,7 @@ class Vhost:
             check_equivalent_queue(
                 name,
                 self.name,
-                received=Declaration(durable, auto_delete, owner is not None, arguments=arguments),
+                received=asked,
                 current=Declaration(
                     current.durable,
                     current.auto_delete,
@@ -292,15 +293,7 @@ class Vhost:
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' "
                 f"({self.limits[MAX_QUEUES]}) is reached"
             )
-        check_queue_arguments(
-            name,
-            self.name,
-            arguments,
-            durable=durable,
-            exclusive=owner is not None,
-            auto_delete=auto_delete,
-            type_name=type_name,
-        )
+        check_queue_arguments(name, self.name, asked, type_name=type_name)
         policies = self._policies_of(name, arguments)
         number = stored.id if stored else None
         if durable and owner is None and stored is None:

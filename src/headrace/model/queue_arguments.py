@@ -178,16 +178,10 @@ _NOT_FOR: Final[dict[str, tuple[str, ...]]] = {
 
 
 def check_queue_arguments(
-    name: str,
-    vhost: str,
-    arguments: Mapping[str, object],
-    *,
-    durable: bool,
-    exclusive: bool,
-    auto_delete: bool,
-    type_name: TypeName,
+    name: str, vhost: str, declared: Declaration, *, type_name: TypeName
 ) -> None:
     """Raise PreconditionFailed when a new queue cannot have these arguments and properties."""
+    arguments = declared.arguments
     queue_type = arguments.get("x-queue-type", "classic")
     if queue_type == "stream":
         raise PreconditionFailed(
@@ -205,7 +199,7 @@ def check_queue_arguments(
                 f"of queue type rabbit_{queue_type}_queue"
             )
     if queue_type == "quorum":
-        _check_replicated(name, vhost, durable, exclusive, auto_delete)
+        _check_replicated(name, vhost, declared)
 
 
 def _check_argument(
@@ -222,13 +216,11 @@ def _check_argument(
         raise PreconditionFailed(f"invalid arg '{key}' for {what}: {wrong}")
 
 
-def _check_replicated(
-    name: str, vhost: str, durable: bool, exclusive: bool, auto_delete: bool
-) -> None:
+def _check_replicated(name: str, vhost: str, declared: Declaration) -> None:
     for wrong, claim in (
-        ("auto-delete", auto_delete),
-        ("exclusive-owner", exclusive),
-        ("non-durable", not durable),
+        ("auto-delete", declared.auto_delete),
+        ("exclusive-owner", declared.exclusive),
+        ("non-durable", not declared.durable),
     ):
         if claim:
             raise PreconditionFailed(

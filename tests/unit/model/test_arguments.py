@@ -35,7 +35,8 @@ def type_name(value: object) -> str:
 
 def check(arguments: dict[str, object], **changes: bool) -> None:
     properties = {"durable": True, "exclusive": False, "auto_delete": False} | changes
-    check_queue_arguments("q", "/", arguments, type_name=type_name, **properties)
+    declared = Declaration(arguments=arguments, **properties)
+    check_queue_arguments("q", "/", declared, type_name=type_name)
 
 
 def told(arguments: dict[str, object], **changes: bool) -> str:
