@@ -205,8 +205,11 @@ _COMPRESSED = 1
 
 def messages_in(data: bytes, broker_name: str) -> Iterator[MessageExt]:
     """One after the other; a body that cannot be inflated stays as it is, with `body_error`."""
-    for topic, body, properties, *others, _ in take_parts(data):
-        message = MessageExt(topic, body, properties, broker_name, *others)
+    for one in take_parts(data):
+        message = MessageExt(
+            one[0], one[1], one[2], broker_name, one[3], one[4], one[5], one[6], one[7], one[8],
+            one[9], one[10], one[11], one[12], one[13], one[14],
+        )  # fmt: skip
         if message.sys_flag & _COMPRESSED:
             inflate_body(message)
         yield message
