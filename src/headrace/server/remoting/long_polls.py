@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,18 +26,18 @@ class LongPolls:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._held: dict[str, list[PullRequest]] = {}
-        self._per_session: dict[object, int] = {}
+        self._per_session: Counter[object] = Counter()
         self._sweeping = False
 
     def __len__(self) -> int:
         return sum(map(len, self._held.values()))
 
     def has_room(self, session: object) -> bool:
-        return self._per_session.get(session, 0) < MAX_HELD
+        return self._per_session[session] < MAX_HELD
 
     def hold(self, topic: str, held: PullRequest) -> None:
         self._held.setdefault(topic, []).append(held)
-        self._per_session[held.session] = self._per_session.get(held.session, 0) + 1
+        self._per_session[held.session] += 1
         if not self._sweeping:
             self._sweeping = True
             self._timers.after(SWEEP_MS, self._sweep)
@@ -66,11 +67,9 @@ class LongPolls:
     def _done(self, held: PullRequest, now: int) -> bool:
         if not held.attempt(held.deadline < now):
             return False
-        left = self._per_session.get(held.session, 0) - 1
-        if left > 0:
-            self._per_session[held.session] = left
-        else:
-            self._per_session.pop(held.session, None)
+        self._per_session[held.session] -= 1
+        if self._per_session[held.session] <= 0:  # it may have been dropped meanwhile
+            del self._per_session[held.session]
         return True
 
     def _keep(self, topic: str, held: list[PullRequest]) -> None:

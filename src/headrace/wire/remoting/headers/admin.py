@@ -77,7 +77,6 @@ class CloneGroupOffset(Header, code=RequestCode.CLONE_GROUP_OFFSET):
     src_group: str
     dest_group: str
     topic: str | None = None
-    offline: bool = False
 
 
 # -- bodies ------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ class GetMaxOffset(Header, code=RequestCode.GET_MAX_OFFSET):
 
     topic: str
     queue_id: int
-    committed: bool | None = None
 
 
 class GetMinOffset(Header, code=RequestCode.GET_MIN_OFFSET):
@@ -83,4 +82,3 @@ class GetConsumerStatus(Header, code=RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
 
     topic: str
     group: str
-    client_addr: str | None = None
