@@ -61,9 +61,6 @@ class HealthProblems:
         with self._lock:
             return tuple(self._texts[subject] for subject in sorted(self._texts))
 
-    def heartbeat_answered(self) -> None:
-        self.last_heartbeat = time.time()
-
 
 _BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000)
 

@@ -87,14 +87,8 @@ def is_tag_type(text: str | None) -> bool:
     return not text or text.upper() == SelectorType.TAG
 
 
-def create_tag_selector(expression: str) -> MessageSelector:
-    """The same as MessageSelector.by_tag()."""
-    return MessageSelector.by_tag(expression)
-
-
-def create_sql_selector(expression: str) -> MessageSelector:
-    """The same as MessageSelector.by_sql()."""
-    return MessageSelector.by_sql(expression)
+create_tag_selector = MessageSelector.by_tag
+create_sql_selector = MessageSelector.by_sql
 
 
 def _type_of(name: str) -> SelectorType:

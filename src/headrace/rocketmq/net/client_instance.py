@@ -289,7 +289,7 @@ class ClientInstance:
         answer = await self.remoting.ask_on(connection, command, self.timeout)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark or "heartbeat", connection.address)
-        self.problems.heartbeat_answered()
+        self.problems.last_heartbeat = time.time()
 
     async def beat(self) -> None:
         """A heartbeat to every broker; unreachable ones are named in the health state."""

@@ -105,14 +105,12 @@ class Session(BaseSession):
         return self.reader.unfinished
 
     def take(self, event: Command) -> None:
-        if not self.closing:
-            self._take(event)
-
-    def _take(self, command: Command) -> None:
-        if command.is_response:
-            self._server.take_response(self, command)
+        if self.closing:
             return
-        self.guard(command, partial(self._server.serve, self, command))
+        if event.is_response:
+            self._server.take_response(self, event)
+        else:
+            self.guard(event, partial(self._server.serve, self, event))
 
     def guard(self, command: Command, work: Callable[[], None]) -> None:
         """Do work for a request; an error it raises is the response."""
