@@ -243,9 +243,9 @@ _SIZED: dict[int, Callable[[bytes, int, int, int], object]] = {
 # -- encoding ---------------------------------------------------------------------------------
 
 
-def encode_value(value: object) -> bytes:
+def encode_value(value: object, depth: int = 0) -> bytes:
     """Encode ``value`` with its type octet; MalformedError when AMQP has no room for it."""
-    return _encode(value, 0)
+    return _encoder(value)[1](value, depth)
 
 
 def encode_table(table: Mapping[str, object]) -> bytes:
@@ -276,10 +276,6 @@ def type_name(value: object) -> str:
     if name == "signedint" and not _fits_32_bits(value):
         return "long"
     return name
-
-
-def _encode(value: object, depth: int) -> bytes:
-    return _encoder(value)[1](value, depth)
 
 
 def _encoder(value: object) -> tuple[str, Callable[[Any, int], bytes]]:
@@ -326,14 +322,14 @@ def _encode_decimal(value: Decimal, depth: int) -> bytes:
 
 def _encode_array(values: list[object] | tuple[object, ...], depth: int) -> bytes:
     _check_depth(depth)
-    return _tagged(b"A", b"".join([_encode(value, depth + 1) for value in values]))
+    return _tagged(b"A", b"".join([encode_value(value, depth + 1) for value in values]))
 
 
 def _table_body(table: Mapping[str, object], depth: int) -> bytes:
     _check_depth(depth)
     parts: list[bytes] = []
     for name, value in table.items():
-        parts += (short_string(name), _encode(value, depth + 1))
+        parts += (short_string(name), encode_value(value, depth + 1))
     return b"".join(parts)
 
 
