@@ -180,31 +180,25 @@ class Connection:
 
     async def _secured(self, made: socket.socket, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
         wrapped = tls.wrap_socket(made, server_hostname=host, do_handshake_on_connect=False)
+        loop = self._loop
         try:
             while True:
                 try:
                     wrapped.do_handshake()
                     return wrapped
                 except ssl.SSLWantReadError:
-                    await self._ready(self._loop.add_reader, self._loop.remove_reader, wrapped)
+                    add, remove = loop.add_reader, loop.remove_reader
                 except ssl.SSLWantWriteError:
-                    await self._ready(self._loop.add_writer, self._loop.remove_writer, wrapped)
+                    add, remove = loop.add_writer, loop.remove_writer
+                ready = asyncio.Event()
+                add(wrapped.fileno(), ready.set)
+                try:
+                    await ready.wait()
+                finally:
+                    remove(wrapped.fileno())
         except BaseException:
             wrapped.close()
             raise
-
-    async def _ready(
-        self,
-        add: Callable[[int, Callable[[], None]], None],
-        remove: Callable[[int], object],
-        made: socket.socket,
-    ) -> None:
-        event = asyncio.Event()
-        add(made.fileno(), event.set)
-        try:
-            await event.wait()
-        finally:
-            remove(made.fileno())
 
     def _readable(self) -> None:
         self._read_once()
