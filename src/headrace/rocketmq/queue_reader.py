@@ -186,9 +186,7 @@ class QueueReader:
             expression_type=TAG,
             broker_name=queue.broker_name,
         )
-        request = self._instance.remoting.ask(
-            address, Command(header.CODE, header.ext()), self._seconds
-        )
+        request = self._instance.remoting.ask(address, header.command(), self._seconds)
         return self._thread.submit(request)
 
     def _wait_again(self, queue: MessageQueue, at: int, deadline: float) -> None:

@@ -127,7 +127,7 @@ class TransactionProducer(Producer):
             topic=in_namespace(core.config.namespace, result.queue.topic),
             broker_name=result.queue.broker_name,
         )
-        command = Command(header.CODE, header.ext(), remark=reason or None)
+        command = header.command(reason or None)
         try:
             address = core.address(result.queue)
             core.instance.remoting.connection_now(address, core.seconds(None)).post(command)
@@ -159,7 +159,7 @@ class TransactionProducer(Producer):
             broker_name=asked.broker_name,
         )
         try:
-            connection.post(Command(header.CODE, header.ext(), remark=reason or None))
+            connection.post(header.command(reason or None))
         except RocketMQError as error:
             logger.warning(
                 "the result of a transaction was not sent, the broker will check later: %s", error

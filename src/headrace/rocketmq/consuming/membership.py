@@ -173,7 +173,7 @@ class Membership:
             if address is None:
                 continue
             try:
-                answer = await self._instance.ask(address, Command(header.CODE, header.ext()))
+                answer = await self._instance.ask(address, header.command())
                 return take_members(answer.body)
             except (RocketMQError, CodecError) as error:
                 logger.warning("members of %s: %s", self._config.consumer_group, error)

@@ -153,7 +153,7 @@ class Puller:
 
     def _request(self, data: SubscriptionData, offset: int) -> Command:
         config, a = self._core.config, self._a
-        header = PullMessage(
+        return PullMessage(
             consumer_group=config.consumer_group,
             topic=a.queue.topic,
             queue_id=a.queue.queue_id,
@@ -164,8 +164,7 @@ class Puller:
             sub_version=data.sub_version,
             expression_type=data.expression_type,
             broker_name=a.queue.broker_name,
-        )
-        return Command(header.CODE, header.ext())
+        ).command()
 
     def _messages(self, answer: Command, data: SubscriptionData) -> list[MessageExt]:
         """Those we want: brokers compare only hashes of tags."""

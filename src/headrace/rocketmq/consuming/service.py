@@ -109,7 +109,7 @@ class ConsumeService(ABC):
         return True
 
     def _request(self, queue: MessageQueue, message: MessageExt, level: int) -> Command:
-        header = SendBack(
+        return SendBack(
             offset=message.commit_log_offset,
             group=self._core.config.consumer_group,
             delay_level=level,
@@ -117,8 +117,7 @@ class ConsumeService(ABC):
             origin_topic=in_namespace(self._core.config.namespace, message.topic),
             max_reconsume_times=self._limit,
             broker_name=queue.broker_name,
-        )
-        return Command(header.CODE, header.ext())
+        ).command()
 
     async def _send_again(self, queue: MessageQueue, message: MessageExt, level: int) -> bool:
         """The broker has lost the original, or does not find it: send a copy."""

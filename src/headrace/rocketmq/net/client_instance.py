@@ -179,13 +179,6 @@ class ClientInstance:
         logger.error("%s: unexpected", self.client_id, exc_info=error)
         self.problems.set("internal", f"unexpected: {error!r}; the log has more")
 
-    async def stop_tasks(self) -> None:
-        self.stopping = True
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     # -- requests of brokers -----------------------------------------------------------------
 
     def _requested(self, connection: Connection, command: Command) -> None:
@@ -228,8 +221,8 @@ class ClientInstance:
 
     async def fetch_route(self, topic: str) -> TopicRoute | None:
         """None when the topic does not exist."""
-        header = GetRouteInfo(topic, accept_standard_json_only=True)
-        answer = await self.ask_name_server(Command(header.CODE, header.ext()))
+        wanted = GetRouteInfo(topic, accept_standard_json_only=True)
+        answer = await self.ask_name_server(wanted.command())
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
@@ -311,16 +304,20 @@ class ClientInstance:
                 logger.info("%s: %s is reachable again", self.client_id, address)
 
     async def unregister(self, *, producer: str = "", consumer: str = "") -> None:
-        header = UnregisterClient(self.client_id, producer or None, consumer or None)
+        command = UnregisterClient(self.client_id, producer or None, consumer or None).command()
         brokers = self.routes.addresses(masters_only=False)
         for address in self.remoting.addresses():
             if address not in brokers:
                 continue
             try:
-                await self.ask(address, Command(header.CODE, header.ext()))
+                await self.ask(address, command)
             except RocketMQError as error:
                 logger.warning("%s could not take leave of %s: %s", self.client_id, address, error)
 
     async def close(self) -> None:
-        await self.stop_tasks()
+        self.stopping = True
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.remoting.close()

@@ -125,9 +125,8 @@ class BrokerOffsets:
         self._seconds = seconds
 
     def _offset(self, queue: MessageQueue, header: Header) -> int:
-        command = Command(header.CODE, header.ext())
         address = self._instance.address_of(queue.broker_name)
-        answer = self._instance.remoting.ask_blocking(address, command, self._seconds)
+        answer = self._instance.remoting.ask_blocking(address, header.command(), self._seconds)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark or "", address)
         return OffsetResult.take(answer.ext).offset
@@ -211,4 +210,4 @@ class BrokerOffsets:
         connection = self._instance.remoting.connection_now(
             self._instance.address_of(queue.broker_name), self._seconds
         )
-        connection.call(Command(header.CODE, header.ext()), waiter, self._seconds)
+        connection.call(header.command(), waiter, self._seconds)

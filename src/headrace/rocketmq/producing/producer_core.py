@@ -225,7 +225,7 @@ class ProducerCore:
         await self.find_topic(topic)
         address = self.address(MessageQueue(topic, broker, 0))
         header = RecallMessage(self.config.producer_group, topic, handle, broker)
-        answer = await self.instance.ask(address, Command(header.CODE, header.ext()))
+        answer = await self.instance.ask(address, header.command())
         return answer.ext.get("msgId", "")
 
     async def send(self, attempts: SendAttempts) -> SendResult:

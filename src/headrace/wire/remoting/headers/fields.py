@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, dataclass_transform
 
 from headrace.errors import MalformedError
+from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.json_values import (
     body_map,
     items,
@@ -103,6 +104,10 @@ class Header:
             elif value is not None:
                 found[name] = str(value)
         return found
+
+    def command(self, remark: str | None = None) -> Command:
+        """The request with this header and no body."""
+        return Command(self.CODE, self.ext(), remark=remark)
 
 
 # -- maps in bodies --------------------------------------------------------------------------------
