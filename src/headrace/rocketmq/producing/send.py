@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from threading import Lock
 
 from headrace.model.selectors import tag_code
@@ -98,50 +99,42 @@ def _may_be_stored(error: RocketMQError) -> bool:
     return not isinstance(error, ConnectError | TopicNotFoundError)
 
 
+@dataclass(slots=True)
 class SendAttempts:
     """The state of one send."""
 
-    def __init__(
-        self,
-        message: EncodedSend,
-        queues: Sequence[MessageQueue],
-        faults: BrokerFaults,
-        *,
-        place: int,
-        most: int,
-        deadline: float,
-        started: float = 0.0,
-        fixed: MessageQueue | None = None,
-        strict_store: bool = False,
-    ) -> None:
-        self.message = message
-        self.count = 0
-        self.started = started
-        self._queues = queues
-        self._faults = faults
-        self._place = place
-        self._most = 1 if fixed is not None else most
-        self._deadline = deadline
-        self._fixed = fixed
-        self._strict = strict_store
-        self._tried: set[str] = set()
-        self._attempts: list[str] = []
-        self._cause: RocketMQError | None = None
-        self._is_unknown = False
-        self._began = 0.0
-        self._queue: MessageQueue | None = None
+    message: EncodedSend
+    queues: Sequence[MessageQueue]
+    faults: BrokerFaults
+    _: KW_ONLY
+    place: int
+    most: int
+    deadline: float
+    started: float = 0.0
+    fixed: MessageQueue | None = None
+    """The only queue that will do: there is one attempt then."""
+    strict_store: bool = False
+    count: int = field(default=0, init=False)
+    _tried: set[str] = field(default_factory=set, init=False)
+    _attempts: list[str] = field(default_factory=list, init=False)
+    _cause: RocketMQError | None = field(default=None, init=False)
+    _is_unknown: bool = field(default=False, init=False)
+    _began: float = field(default=0.0, init=False)
+    _queue: MessageQueue | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.fixed is not None:
+            self.most = 1
 
     def next(self, now: float) -> tuple[MessageQueue, float]:
         """The queue of the next attempt and the seconds it may take; SendError after the last."""
-        left = self._deadline - now
-        if self.count >= self._most or left <= 0 or not self._may_retry():
+        left = self.deadline - now
+        if self.count >= self.most or left <= 0 or not self._may_retry():
             self._give_up(left)
-        if self._fixed is not None:
-            self._queue = self._fixed
+        if self.fixed is not None:
+            self._queue = self.fixed
         else:
-            self._queue = self._faults.choose(
-                self._queues, self._place + self.count, self._tried, now
-            )
+            self._queue = self.faults.choose(self.queues, self.place + self.count, self._tried, now)
         self.count += 1
         self._began = now
         return self._queue, left
@@ -170,7 +163,7 @@ class SendAttempts:
         self._attempts.append(f"{self._queue.broker_name}:{self._queue.queue_id}: {error}")
         self._tried = {self._queue.broker_name}
         if isinstance(error, RemotingError | BrokerError):
-            self._faults.failed(self._queue.broker_name, now)
+            self.faults.failed(self._queue.broker_name, now)
 
     def answered(self, answer: Command, address: str, now: float) -> SendResult | None:
         """The result, or None when the message is to be sent again."""
@@ -180,8 +173,8 @@ class SendAttempts:
         except BrokerError as error:
             self.failed(error, now)
             return None
-        self._faults.succeeded(self._queue.broker_name, (now - self._began) * 1000, now)
-        if self._strict and result.status is not SendStatus.SEND_OK and self.count < self._most:
+        self.faults.succeeded(self._queue.broker_name, (now - self._began) * 1000, now)
+        if self.strict_store and result.status is not SendStatus.SEND_OK and self.count < self.most:
             self.failed(SendError(f"stored, but {result.status}"), now)
             return None
         return result
