@@ -39,13 +39,8 @@ class DeclaredTopic(NamedTuple):
 CancelRead = Callable[[], None]  # ends a waiting read whose reader is gone
 
 
-class AsyncTopicEngine(Protocol):
-    """The topics of one engine in one vhost, as far as it knows them."""
-
-    name: str
-
-    @property
-    def max_body(self) -> int: ...
+class AsyncTopics(Protocol):
+    """Topics of one vhost, as far as they are known."""
 
     def knows(self, topic: str) -> bool:
         """Whether the topic is one of this engine's."""
@@ -58,6 +53,15 @@ class AsyncTopicEngine(Protocol):
 
     def infos(self, then: Then[list[TopicInfo]]) -> None:
         """All topics of the engine, by name."""
+
+
+class AsyncTopicEngine(AsyncTopics, Protocol):
+    """The topics of one engine in one vhost."""
+
+    name: str
+
+    @property
+    def max_body(self) -> int: ...
 
     def submit(self, call: Callable[[TopicEngine], T], then: Then[T]) -> None:
         """Make the call; it may run in a thread."""
