@@ -116,6 +116,39 @@ sql = "SELECT raise_error('no') AS body FROM events"
     assert err.startswith("headrace: pipeline copy, table: "), err
 
 
+@pytest.mark.spark  # four sessions
+def test_commands_start_from_an_archive_of_classes_and_without_when_it_is_damaged(
+    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where a Java that crashes writes its report
+    file, table, classes = tmp_path / "copy.toml", tmp_path / "table", tmp_path / "a b" / "c.jsa"
+    file.write_text(PIPELINE.format(url=url_of(broker), path=table))
+    number = COUNT
+
+    def run() -> None:
+        nonlocal number
+        with headrace.topics.open(url_of(broker)) as store:
+            append(store, range(number, number + 10))
+        number += 10
+        command = ("pipeline", "run", str(file), "--once")
+        with started(*command, state=tmp_path, classes=classes) as process:
+            code, _, err = ended(process)
+        assert code == 0, err
+        assert bodies(table) == Counter(b"%d" % n for n in range(number))
+
+    run()
+    size = classes.stat().st_size
+    assert size > 1 << 20
+    run()
+    assert classes.stat().st_size == size
+    classes.chmod(0o600)
+    os.truncate(classes, size // 3)  # Java 17 ends with SIGBUS then
+    run()
+    assert not classes.exists()
+    classes.write_bytes(os.urandom(1000))
+    run()
+
+
 @pytest.mark.spark  # two sessions
 def test_an_interrupted_replay_prints_how_to_continue(
     broker: RunningBroker, tmp_path: Path

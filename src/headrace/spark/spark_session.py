@@ -18,9 +18,11 @@ from types import FrameType
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from headrace.spark.class_archive import ClassArchive, class_archive
 from headrace.spark.errors import SparkMissing
 from headrace.spark.jar import jar
 
@@ -30,10 +32,10 @@ _JAVA_VERSION = 17
 _INSTALL = "install a JRE, e.g. `apt install openjdk-17-jre-headless`, or set JAVA_HOME"
 # A thread that fails on a full heap leaves Python waiting for it: let the whole process exit.
 JAVA_OPTIONS = "-XX:+ExitOnOutOfMemoryError"
-ARCHIVE_VARIABLE = "HEADRACE_SPARK_CLASSES"
 _OUT_OF_MEMORY = (3, 52)  # exit codes of that, and of Spark's own handler
 JAVA_EXIT_SECONDS = 5.0  # between its last output and its exit
 _STOP_SECONDS = 60.0  # it may write an archive of classes when it exits
+_archive = ClassArchive()  # of the Java that was started
 
 
 def start_session(
@@ -43,25 +45,24 @@ def start_session(
     conf: Mapping[str, str] | None = None,
     log: Path | None = None,
     python_path: Path | None = None,
-    java_options: str = "",
+    may_record: bool = False,
 ) -> SparkSession:
     """A session, or the one there is. What Java and its workers print goes to ``log`` if given.
 
-    ``python_path`` is where workers find modules of the user's own.
+    ``python_path`` is where workers find modules of the user's own. ``may_record``: an archive of
+    classes, when it ends.
     """
-    check_java()
+    java = check_java()
     jar()  # refuses one of another version
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if python_path is not None:
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(python_path), known)))
     settings = SparkConf(loadDefaults=False).setAppName(name).setMaster(master or LOCAL)
-    chosen = settings_of(master, conf)
-    chosen[_JAVA_OPTIONS_KEY] = f"{java_options} {chosen[_JAVA_OPTIONS_KEY]}".strip()
-    settings.setAll([*chosen.items()])
+    settings.setAll([*settings_of(master, conf).items()])
     try:
         with _signals_wait(), _errors_to(log):
-            start_java(settings)
+            start_java(settings, class_archive(java, may_record=may_record))
             session = SparkSession.builder.config(conf=settings).getOrCreate()
     except Exception as error:
         hint = f"; see {log}" if log is not None else ""
@@ -132,19 +133,6 @@ def _defaults(master: str | None) -> dict[str, str]:
     return found
 
 
-def class_archive(*, may_record: bool) -> str:
-    """Java options with which Spark's classes are loaded from an archive, a third of a start: the
-    file that HEADRACE_SPARK_CLASSES names. Java ignores one that does not fit.
-
-    Java 17 writes one when it exits, and is slower until then: for commands that end soon.
-    """
-    file = os.environ.get(ARCHIVE_VARIABLE, "")
-    if not file or (not may_record and not Path(file).exists()):
-        return ""
-    option = "SharedArchiveFile" if Path(file).exists() else "ArchiveClassesAtExit"
-    return f"-XX:{option}={file} -Xlog:cds=off -Xlog:cds+dynamic=off"
-
-
 @contextmanager
 def _errors_to(log: Path | None) -> Iterator[None]:
     """Processes started inside write their standard error to the file, for as long as they live."""
@@ -164,8 +152,8 @@ def _errors_to(log: Path | None) -> Iterator[None]:
         os.close(file)
 
 
-def check_java() -> None:
-    """SparkMissing unless there is a Java that Spark can use."""
+def check_java() -> str:
+    """Which Java it is; SparkMissing unless there is one that Spark can use."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or (home and not Path(java).exists()):
@@ -177,17 +165,29 @@ def check_java() -> None:
         raise SparkMissing(
             f"Spark needs Java {_JAVA_VERSION} or later, but {java} is {found[1]}: {_INSTALL}"
         )
+    return f"{Path(java).resolve()} {done.stderr}{done.stdout}"
 
 
-def start_java(settings: SparkConf) -> None:
+def start_java(settings: SparkConf, archive: ClassArchive) -> None:
     """Start Java in a separate process group, so that Ctrl-C and `kill -- -GROUP` reach only this
     process, which lets the batch end and Java with it. Service managers signal every process: Java
     ignores SIGTERM and exits with this process.
     """
     if SparkContext._gateway is not None:
         return
+    global _archive
+    _archive, plain = archive, settings.get(_JAVA_OPTIONS_KEY, "")
+    settings.set(_JAVA_OPTIONS_KEY, f"{archive.options}{plain}")
     settled = {"process_group": 0, "stdout": 2}  # the output is ours alone
-    gateway = launch_gateway(settings, settled)  # type: ignore[no-untyped-call]
+    try:
+        gateway = launch_gateway(settings, settled)  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError:
+        if not archive.options:
+            raise
+        with suppress(OSError):
+            archive.file.unlink()  # it may be the reason
+        start_java(settings.set(_JAVA_OPTIONS_KEY, plain), ClassArchive())
+        return
     SparkContext._ensure_initialized(gateway=gateway)
     signals = SparkContext._jvm.sun.misc  # type: ignore[union-attr]
     signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
@@ -218,7 +218,7 @@ def stop_java() -> None:
     with suppress(OSError):
         process.stdin.close()
     try:
-        process.wait(_STOP_SECONDS)
+        _archive.finish(is_whole=process.wait(_STOP_SECONDS) == 0)
     except subprocess.TimeoutExpired:
         process.kill()
     # That it has exited explains nothing.

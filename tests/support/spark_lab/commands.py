@@ -14,11 +14,16 @@ from support.spark_lab.sessions import SRC, STARTUP
 SECONDS = 240.0
 
 
-def started(*command: str, state: Path) -> subprocess.Popen[str]:
-    """In a process group of its own, as a shell and a service manager start it."""
+def started(*command: str, state: Path, classes: Path | str = "") -> subprocess.Popen[str]:
+    """In a process group of its own, as a shell and a service manager start it; with an archive of
+    Spark's classes only if it is named."""
     return subprocess.Popen(
         [sys.executable, "-m", "headrace", *command, "--state-dir", str(state)],
-        env=os.environ | {"PYTHONPATH": f"{SRC}:{STARTUP}"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{SRC}:{STARTUP}",
+            "HEADRACE_SPARK_CLASSES": str(classes),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

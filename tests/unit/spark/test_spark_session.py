@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark import SparkConf
+from pyspark.errors import PySparkRuntimeError
+
 from headrace.spark import spark_session
+from headrace.spark.class_archive import ClassArchive
 
 
 @pytest.mark.parametrize(
@@ -39,17 +42,20 @@ def test_options_of_the_user_do_not_keep_a_full_heap_from_ending_java() -> None:
     )
 
 
-def test_classes_come_from_an_archive_that_a_short_command_has_recorded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_java_that_does_not_start_with_an_archive_is_started_without(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("HEADRACE_SPARK_CLASSES", raising=False)
-    assert spark_session.class_archive(may_record=True) == ""
-    file = tmp_path / "spark.jsa"
-    monkeypatch.setenv("HEADRACE_SPARK_CLASSES", str(file))
-    assert spark_session.class_archive(may_record=False) == ""
-    found = spark_session.class_archive(may_record=True)
-    assert found.startswith(f"-XX:ArchiveClassesAtExit={file} ")
-    file.touch()
-    for may_record in (True, False):
-        found = spark_session.class_archive(may_record=may_record)
-        assert found.startswith(f"-XX:SharedArchiveFile={file} ")
+    key, tried = "spark.driver.defaultJavaOptions", []
+
+    def launch(settings: SparkConf, more: object) -> None:
+        tried.append(settings.get(key))
+        if "-XX:" in (tried[-1] or ""):
+            raise PySparkRuntimeError("Java gateway process exited before sending its port number.")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(spark_session, "launch_gateway", launch)
+    monkeypatch.setattr(spark_session.SparkContext, "_gateway", None)
+    settings = SparkConf(loadDefaults=False).set(key, "-Dx=1")
+    with pytest.raises(KeyboardInterrupt):
+        spark_session.start_java(settings, ClassArchive("-XX:Archive "))
+    assert tried == ["-XX:Archive -Dx=1", "-Dx=1"]

@@ -41,6 +41,7 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
     otherwise.
     """
     from headrace.spark import spark_session
+    from headrace.spark.class_archive import VARIABLE
     from headrace.spark.pipelines.file import load
     from headrace.spark.pipelines.progress import ProgressLine
     from headrace.spark.pipelines.run import PipelineRunner
@@ -54,8 +55,10 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
     stop = threading.Event()
     on_signals(stop.set)  # also while Spark starts
     path = loaded.directory.resolve()
+    is_first = not (directory / "pipelines").exists()  # in a container the only one, perhaps
+    may_record = once and (VARIABLE in os.environ or not is_first)
     try:
-        with open_session(loaded.name, session, python_path=path, is_short=once) as spark:
+        with open_session(loaded.name, session, python_path=path, may_record=may_record) as spark:
             runner = PipelineRunner(
                 spark, loaded, directory, once=once, stop=stop, shown=ProgressLine(loaded.name)
             )

@@ -170,17 +170,16 @@ def open_session(
     *,
     python_path: Path | None = None,
     broker: Settings | None = None,
-    is_short: bool = False,
+    may_record: bool = False,
 ) -> Iterator[SparkSession]:
     """A session whose log goes to a file; it ends with the block.
 
-    An unreachable ``broker`` is reported before Spark starts, which takes a while. A session that
-    is over soon may record an archive of classes for later ones. An interrupted one may be in the
-    middle of a call, which would have to end first: then Java is killed. A dead session needs no
-    shutdown.
+    An unreachable ``broker`` is reported before Spark starts, which takes a while. ``may_record``:
+    an archive of classes, for later sessions. An interrupted one may be in the middle of a call,
+    which would have to end first: then Java is killed. A dead session needs no shutdown.
     """
     from headrace.spark import spark_session
-    from headrace.spark.spark_session import class_archive, start_session
+    from headrace.spark.spark_session import start_session
 
     state = session.state()
     settings = settings_of(session.conf)
@@ -199,7 +198,7 @@ def open_session(
             conf=settings,
             log=log,
             python_path=python_path,
-            java_options=class_archive(may_record=is_short),
+            may_record=may_record,
         )
     try:
         yield spark
