@@ -221,6 +221,8 @@ def stop_java() -> None:
         _archive.finish(is_whole=process.wait(_STOP_SECONDS) == 0)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()
+        _archive.finish(is_whole=False)
     # That it has exited explains nothing.
     SparkContext._gateway.proc = None  # type: ignore[union-attr]
 
