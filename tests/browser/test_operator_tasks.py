@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pika
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from headrace.testing import wait_for
 from support import brokers
@@ -252,6 +253,26 @@ def test_a_message_is_found_by_its_id_and_its_history_is_shown(console: Console,
     life = console.page.get_by_role("list", name="Message history")
     expect(life).to_contain_text("Published to the default exchange")
     expect(life).to_contain_text("Stored in haystack")
+
+
+def test_a_message_is_found_before_the_names_of_queues_are_suggested(
+    console: Console, api: Api
+) -> None:
+    api.put("queues", "/", "pins", durable=True)
+    api.publish("pins", "one pin", message_id="pin-1")
+    held: list[Route] = []
+    names = re.compile(r"/api/queues/%2F\?.*columns=name")
+    console.page.route(names, lambda route: held.append(route))
+
+    console.open("find")
+    console.fill("Value", "pin-1")
+    console.click("Find")
+    expect(console.page.get_by_text(re.compile("^Search(ing|ed) "))).to_be_visible()
+    while held:
+        held.pop().continue_()
+
+    life = console.page.get_by_role("list", name="Message history")
+    expect(life).to_contain_text("Stored in pins")
 
 
 def test_everything_can_be_reached_with_the_keyboard(console: Console, api: Api) -> None:

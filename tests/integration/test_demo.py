@@ -239,6 +239,7 @@ def test_a_demonstration_that_is_ended_takes_its_broker_along(early: bool) -> No
     assert not any(is_running(int(child)) for child in children)
 
 
+@pytest.mark.timeout(300)  # Spark starts, beside everything else
 @pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 2), (signal.SIGINT, 1)])
 def test_a_demonstration_that_is_ended_waits_for_its_pipeline(number: int, times: int) -> None:
     """Twice is what `timeout` does: to the process and to its group."""
@@ -266,7 +267,7 @@ sys.exit(main(["demo"]))
             wait_for(lambda: signal_ignored(process.pid, number), timeout=20, interval=0.001)
             process.send_signal(number)
 
-        assert process.wait(80) == 1
+        assert process.wait(200) == 1
         assert [pid for pid in started if is_running(pid)] == []
 
 

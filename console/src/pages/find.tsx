@@ -20,7 +20,7 @@ import { Card, Empty, PageHead } from "../ui/basics";
 import { Checkbox, Field, Form, Select } from "../ui/form";
 import { MessageBody } from "../ui/message";
 import { notify } from "../ui/notices";
-import { useNames, VhostField } from "../ui/vhost-field";
+import { fetchNames, useNames, VhostField } from "../ui/vhost-field";
 import { link, url } from "../urls";
 
 const PER_QUEUE = 2000;
@@ -118,10 +118,11 @@ export function FindPage(): JSX.Element {
     running.current = new AbortController();
     updateQuery({ vhost: where, by, text, queue: queue || undefined });
     setProgress({ scanned: 0, queues: 0, found: [], done: false });
-    const queues = queue ? [queue] : names;
-    const wanted = { vhost: where, queues, by: by as Criterion, text, settled };
+    const { signal } = running.current;
     try {
-      await scan(wanted, running.current.signal, setProgress);
+      // The suggestions may not be there yet, or out of date.
+      const queues = queue ? [queue] : await fetchNames("queues", where, signal);
+      await scan({ vhost: where, queues, by: by as Criterion, text, settled }, signal, setProgress);
     } catch (error) {
       notify(error instanceof Error ? error.message : String(error), true);
       setProgress(null);

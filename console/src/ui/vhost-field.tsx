@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 
+import { get } from "../api";
 import { usePoll } from "../poll";
 import { url } from "../urls";
 import { Select } from "./form";
@@ -28,9 +29,30 @@ export function VhostField(props: {
   );
 }
 
+type Kind = "exchanges" | "queues";
+
+interface Named {
+  items: { name: string }[];
+}
+
 /** Names of exchanges or queues, as suggestions for a field. */
-export function useNames(kind: "exchanges" | "queues", vhost: string): string[] {
-  const query = { columns: "name", page: 1, page_size: 500 };
-  const { data } = usePoll<{ items: { name: string }[] }>(url([kind, vhost], query), 0);
-  return (data?.items ?? []).map((one) => one.name).filter((name) => name !== "");
+export function useNames(kind: Kind, vhost: string): string[] {
+  const { data } = usePoll<Named>(namesUrl(kind, vhost), 0);
+  return data ? namesOf(data) : [];
+}
+
+export async function fetchNames(
+  kind: Kind,
+  vhost: string,
+  signal: AbortSignal,
+): Promise<string[]> {
+  return namesOf(await get<Named>(namesUrl(kind, vhost), signal));
+}
+
+function namesUrl(kind: Kind, vhost: string): string {
+  return url([kind, vhost], { columns: "name", page: 1, page_size: 500 });
+}
+
+function namesOf(found: Named): string[] {
+  return found.items.map((one) => one.name).filter((name) => name !== "");
 }
